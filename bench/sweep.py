@@ -4,6 +4,8 @@ python bench/sweep.py --seed 1 --count 150              every family in turn; ab
 python bench/sweep.py --family conv2d,einsum --threads 2
 python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be, nor can
                                                         OpenVINO's products by MLAS, whose rows have no ratio
+python bench/sweep.py --target x86-64-v4                AVX-512 without AMX, beside both: floats of ONNX Runtime take no
+                                                        more than that
 python bench/sweep.py --seed 1 --json l.json            keeps what was measured, for histogram.py to draw
 python bench/sweep.py --seed 1 --show 42 -o layer.onnx  writes a layer, to profile it
 
@@ -66,6 +68,10 @@ FAMILIES: dict[str, Callable[[Draft], str]] = {
 ROUGH = {"half", "quantized"}
 """Families that round to 16 or 8 bits on their way."""
 ENGINES = ("irc", "ort", "openvino")
+HELD = {"x86-64-v3": "AVX2", "x86-64-v4": "AVX512_CORE_VNNI"}
+"""What OpenVINO's oneDNN is held to, by the target of irc."""
+FREE = {"x86-64-v3"}
+"""Targets beside which MLAS, of ONNX Runtime and of OpenVINO, takes more than they have."""
 
 
 @dataclass
@@ -132,7 +138,7 @@ def measured(index: int, given: argparse.Namespace, names: Sequence[str] = ENGIN
             print(f"     {name}: {str(error).splitlines()[0][:100]}", file=sys.stderr)
     if "irc" in runs and "ort" in runs:
         row.difference = bench.differences({"ort": runs["ort"], "irc": runs["irc"]})["irc"]
-    if given.target != "native":
+    if given.target in FREE:
         runs.pop("ort", None)
         row.free = unheld(data, given.threads) if "openvino" in runs else ""
     seconds = given.time / given.rounds
@@ -222,8 +228,8 @@ def main(words: Sequence[str] | None = None) -> int:
         np.savez(given.output.with_suffix(".npz"), **fed)
         print(f"{given.output}: {layer.family} {layer.text}")
         return 0
-    if given.target != "native":
-        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX2"
+    if given.target in HELD:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = HELD[given.target]
     rows: list[Row] = []
     process = OwnProcess()
     for index in range(given.first, given.first + given.count):

@@ -30,12 +30,12 @@ from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
 
 MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
-SLOTS = 8  # tasks that have scratch of their own
-FEW_TASKS = 16  # with fewer, output channels are split too
+FEW_TASKS = 16  # for threads; with fewer, output channels are split too
 
 _TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
 static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const $T *restrict w, $T *restrict c,
@@ -80,14 +80,21 @@ typedef struct {$fields
     int64_t blocks, panels, across, tiles, groups, chunks, parts;
 } ${S}_call;
 
-static void ${S}_plan(${S}_call *g) {
+/* For threads, chunks of an even number, and parts of the panels where these are few. */
+static void ${S}_plan(${S}_call *g, int alone) {
     g->blocks = (g->ic + $L - 1) / $L;
     g->panels = (g->oc + $NR - 1) / $NR;
     g->across = (g->ow + $M - 1) / $M;
     g->tiles = (g->oh + $M - 1) / $M * g->across;
     g->groups = (g->tiles + $MR - 1) / $MR;
     g->chunks = (g->groups + g->most - 1) / g->most;
-    g->parts = g->batch * g->chunks >= $few ? 1 : g->panels < $few ? g->panels : $few;
+    g->parts = 1;
+    if (alone || g->batch * g->chunks >= $few) return;
+    const int64_t small = $P * g->panels * g->blocks * ($L * $NR * $size) <= $cached, many = small ? 4 : 2;
+    const int64_t round = g->groups < many ? 2 : many, even = (g->chunks + round - 1) / round * round;
+    if (g->batch % 2 && even <= g->groups) g->chunks = even;
+    const int64_t parts = ($few + g->batch * g->chunks - 1) / (g->batch * g->chunks);
+    g->parts = parts < g->panels ? parts : g->panels;
 }
 
 /* Tiles t0 to t1 of an image, transformed; the rest of the last register tile is zero. */
@@ -133,10 +140,12 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
 
 _BODY = """
 /* Tasks begin to end: images, chunks of tiles, parts of the panels (innermost; neighbours share the transform). */
-static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
+    const ${S}_call *const g = given;
     const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
     const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
-    $T *const v = ($T *)g->scratch + slot * $P * (v_step + m_step), *const m = v + $P * v_step;
+    int64_t *const entered = (int64_t *)(void *)own; /* of which image and chunk the tiles stand in v */
+    $T *const v = ($T *)(void *)(own + 64), *const m = v + $P * v_step;
     while (begin < end) {
         const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
         const int64_t image = begin / g->parts / g->chunks;
@@ -144,7 +153,8 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         const int64_t t0 = g->groups * chunk / g->chunks * $MR, next = g->groups * (chunk + 1) / g->chunks * $MR;
         const int64_t t1 = next < g->tiles ? next : g->tiles;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
-        ${S}_enter(g, g->x + image * g->x_batch, t0, t1, v, v_step);
+        if (*entered != begin / g->parts) ${S}_enter(g, g->x + image * g->x_batch, t0, t1, v, v_step);
+        *entered = begin / g->parts;
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
             for (int64_t k = 0; k < $P; k++) {
                 const $T *w = g->w + (p * $P + k) * g->blocks * ($L * $NR);
@@ -162,22 +172,14 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
 
 # Tasks are divided among threads; the call counts the tiles of an image that are transformed together in `$groups`.
 ENTRY = """
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_call *g = given;
-    const int64_t tasks = g->batch * g->$groups * g->parts, slots = tasks < $slots ? tasks : $slots;
-    ${S}_tasks(g, begin, tasks * begin / slots, tasks * end / slots);
-}
-
 void $S($parameters) {
     ${S}_call call = {$assigned};
     if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
-    ${S}_plan(&call);
-    const int64_t tasks = g->batch * call.$groups * call.parts;
     const double work = (double)(g->batch * g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
-    if (!pool || tasks < 2 || work < $worthwhile)
-        ${S}_tasks(&call, 0, 0, tasks);
-    else
-        pool->parallel_for(pool->self, tasks < $slots ? tasks : $slots, ${S}_part, &call);
+    const int alone = !pool || work < $worthwhile;
+    ${S}_plan(&call, alone);
+    const int64_t tasks = g->batch * call.$groups * call.parts;
+    irc_divide(alone ? 0 : pool, tasks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
 
@@ -221,9 +223,6 @@ class WinogradKernel(Kernel[ConvProblem]):
         most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs)))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
-    def scratch(self, problem: ConvProblem) -> Dim:
-        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.squares(self.filtering.outputs)))
-
     def packed(self, problem: ConvProblem) -> Packed:
         elements, t = self.packed_elements(problem.oc, problem.ic), self.tile
         return Packed((self.label, t.panel, t.lanes), t.dtype, elements, self.pack_weights)
@@ -251,7 +250,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         t = str(names(self.tile)["T"])
         read = (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t))
-        return (*read, ("y", f"{t} *"), ("scratch", "char *"))
+        return (*read, ("y", f"{t} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -264,12 +263,10 @@ class WinogradKernel(Kernel[ConvProblem]):
         at_once = t.isa.l2 // 2 // (self.filtering.positions * t.rows * t.dtype.itemsize * (ic + t.panel))
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
-    def scratch_bytes(self, ic: int, most: int) -> Dim:
-        """Count the bytes of scratch: the transformed tiles and the sums of a panel, for each concurrent task."""
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
         t = self.tile
-        tiles = most * t.rows
-        elements = (-(-ic // t.lanes) * tiles + 1) * t.lanes + tiles * t.panel + t.lanes
-        return Dim.of(SLOTS * self.filtering.positions * elements * t.dtype.itemsize)
+        tiles, channels = sizes["most"] * t.rows, -(-sizes["ic"] // t.lanes) * t.lanes
+        return 64 + self.filtering.positions * t.dtype.itemsize * (channels * tiles + tiles * t.panel + 2 * t.lanes)
 
     def packed_elements(self, oc: int, ic: int) -> int:
         """Count the elements of packed weights."""
@@ -303,13 +300,14 @@ class WinogradKernel(Kernel[ConvProblem]):
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "body": self._body} | self.interface
-        given |= {"U": 4, "near": 32 * t.panel, "few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE}
+        given |= {"U": 4, "near": 32 * t.panel, "few": FEW_TASKS, "cached": t.isa.l2 // 2, "worthwhile": WORTHWHILE}
         given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
         given["every"] = (1 << self.filtering.positions) - 1
         given["sum"] = LONGEST_SUM // t.lanes
         given["slot_starts"] = slot_starts(self.epilogue)
         return [
             prelude(t, self.epilogue),
+            DIVIDE,
             tile_body(self._body, _TILE, **given),
             *self.filtering.parts(given),
             epilogue_of(s, t, self.epilogue),

@@ -25,7 +25,7 @@ from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, u16
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
-from irc.kernels.conv.winograd import ENTRY, FEW_TASKS, SLOTS
+from irc.kernels.conv.winograd import ENTRY, FEW_TASKS
 from irc.kernels.conv.winograd_transforms import F2
 from irc.kernels.core import costs
 from irc.kernels.core.base import RESIDUALS, Array, Kernel, Packed, Sizes
@@ -35,6 +35,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.split_bf16 import VECTOR, WORTHWHILE, SplitGemmKernel, widths_of
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL
@@ -84,13 +85,18 @@ typedef struct {$fields
     int64_t chunks, panels, across, tiles, groups, parts;
 } ${S}_call;
 
-static void ${S}_plan(${S}_call *g) {
+/* For threads, groups of an even number, and parts of the panels where these are few. */
+static void ${S}_plan(${S}_call *g, int alone) {
     g->chunks = (g->ic + 31) / 32;
     g->panels = (g->oc + 31) / 32;
     g->across = (g->ow + 1) / 2;
     g->tiles = (g->oh + 1) / 2 * g->across;
     g->groups = (g->tiles + g->most - 1) / g->most;
-    g->parts = g->batch * g->groups >= $few ? 1 : g->panels < $few ? g->panels : $few;
+    g->parts = 1;
+    if (alone || g->batch * g->groups >= $few) return;
+    if (g->batch % 2 && g->groups < g->tiles) g->groups += g->groups % 2;
+    const int64_t parts = ($few + g->batch * g->groups - 1) / (g->batch * g->groups);
+    g->parts = parts < g->panels ? parts : g->panels;
 }
 
 /* Tiles t0 to t1 of an image, transformed. */
@@ -198,10 +204,12 @@ $choose
 }
 
 /* Tasks begin to end: images, groups of tiles, parts of the panels (innermost; neighbours share the transform). */
-static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
+    const ${S}_call *const g = given;
     /* Positions are no power of two apart. */
     const int64_t v_step = g->chunks * g->most * 32 + 32, m_step = g->most * 32 + 16;
-    float *const m = (float *)(void *)(g->scratch + slot * 16 * (v_step * 2 + m_step * 4));
+    int64_t *const entered = (int64_t *)(void *)own; /* of which image and group the tiles stand in v */
+    float *const m = (float *)(void *)(own + 64);
     uint16_t *const v = (uint16_t *)(void *)(m + 16 * m_step);
     while (begin < end) {
         const int64_t part = begin % g->parts, group = begin / g->parts % g->groups;
@@ -210,7 +218,8 @@ static void ${S}_tasks(const ${S}_call *g, int64_t slot, int64_t begin, int64_t 
         const int64_t t0 = g->tiles * group / g->groups, t1 = g->tiles * (group + 1) / g->groups;
         const $X *const x = g->x + image * g->x_batch;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
-        ${S}_enter(g, x, t0, t1, v, v_step);
+        if (*entered != begin / g->parts) ${S}_enter(g, x, t0, t1, v, v_step);
+        *entered = begin / g->parts;
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
             ${S}_products(g, t1 - t0, g->oc - p * 32, v, v_step, g->w + p * g->chunks * (16 * 1024), m, m_step);
             if (${S}_leave(g, &o, x, t0, t1, p * 32, m, m_step, 0))
@@ -262,9 +271,6 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         most = Dim.of(self.most(problem.ic, problem.squares(2)))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
-    def scratch(self, problem: ConvProblem) -> Dim:
-        return self.scratch_bytes(problem.ic, self.most(problem.ic, problem.squares(2)))
-
     def packed(self, problem: ConvProblem) -> Packed:
         elements = self.packed_elements(problem.oc, problem.ic)
         return Packed(("winograd bf16",), u16, elements, self.pack_weights)
@@ -301,7 +307,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         x, y = "uint16_t" if self.x_bf16 else "float", "uint16_t" if self.y_bf16 else "float"
         read = (("x", f"const {x} *"), ("w", "const uint16_t *"), *self.epilogue.pointers("float"))
-        return (*read, ("y", f"{y} *"), ("scratch", "char *"))
+        return (*read, ("y", f"{y} *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -320,10 +326,9 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         known = Dim.of(tiles).const
         return -(-known // -(-known // most)) if known else most
 
-    def scratch_bytes(self, ic: int, most: int) -> Dim:
-        """Count the bytes of scratch: the transformed tiles and the sums of a panel, for each concurrent task."""
-        depth = -(-ic // CHUNK) * CHUNK
-        return Dim.of(SLOTS * 16 * ((depth * most + CHUNK) * 2 + (most * PANEL + 16) * 4))
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        depth, most = -(-sizes["ic"] // CHUNK) * CHUNK, sizes["most"]
+        return 64 + 16 * ((depth * most + CHUNK) * 2 + (most * PANEL + 16) * 4)
 
     def packed_elements(self, oc: int, ic: int) -> int:
         """Count the elements of packed weights: 16 transformed and 9 plain ones for each window."""
@@ -367,11 +372,12 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
             calls = [f"            if (left > 16) {calls[0].strip()}", f"            else {calls[1].strip()}"]
         given = names(VECTOR) | bf16_io.names(self.x_bf16, self.y_bf16)
         given |= {"S": self.symbol} | self.interface
-        given |= {"few": FEW_TASKS, "slots": SLOTS, "worthwhile": WORTHWHILE, "rows": dots.MOST_ROWS, "far": FAR}
+        given |= {"few": FEW_TASKS, "worthwhile": WORTHWHILE, "rows": dots.MOST_ROWS, "far": FAR}
         given |= {"choose": "\n".join(calls), "slot_starts": slot_starts(self.epilogue)}
         given["load_b"] = fill(text.LOAD_TERMS, S=self.symbol, T=1)
         return [
             prelude(VECTOR, self.epilogue),
+            DIVIDE,
             bf16_terms.TYPES,
             bf16_terms.head("dot"),
             *(dots.core(w) for w in self.widths),
