@@ -25,23 +25,47 @@ def allot(program: Program, threads: bool = True) -> None:
     """Give each function of a program the memory that its kernels and local buffers need; once for a program.
 
     threads: whether calls may be divided among threads, each of which needs its own.
+
+    All pieces are as large as the largest, so that a thread finds its own at the same place in every function and in
+    its caches: of pieces of other sizes, many lines would be in the caches of threads that had others there before.
     """
-    for function in program.functions:
-        _allot(function, current().parts if threads else 1)
+    most = current().parts if threads else 1
+    needs = [_Needs(function, most) for function in program.functions]
+    largest = max((bytes for n in needs for bytes, owners in n.shares() if owners > 1), default=0)
+    for need in needs:
+        need.allot(largest)
 
 
-def _allot(function: Function, most: int) -> None:
-    calls = [(s, k) for s, k in _within(function.body) if isinstance(s, KernelCall) and s.kernel.has_workspaces]
-    moved = _large([(s, k) for s, k in _within(function.body) if isinstance(s, Alloc)])
-    shares = [_of_call(s, most) for s, _ in calls]
-    for (call, _), (bytes, owners) in zip(calls, shares, strict=True):
-        call.own = Own(_buffer(function, bytes * owners), bytes, owners)
-    if moved:
-        bytes = sum(aligned(int(s.buffer.bytes)) for s, _ in moved)
-        owners = max(min(most, extent) for _, extent in moved)
-        buffer, at = _buffer(function, bytes * owners), 0
-        for alloc, _ in moved:
-            alloc.own = Own(buffer, bytes, owners, at)
+class _Needs:
+    """What the calls of a function need, and the local buffers that are moved."""
+
+    def __init__(self, function: Function, most: int) -> None:
+        self.function = function
+        within = list(_within(function.body))
+        calls = [s for s, _ in within if isinstance(s, KernelCall) and s.kernel.has_workspaces]
+        self.calls = [(call, *_of_call(call, most)) for call in calls]
+        moved = _large([(s, extent) for s, extent in within if isinstance(s, Alloc)])
+        self.moved = [s for s, _ in moved]
+        self.bytes = sum(aligned(int(s.buffer.bytes)) for s in self.moved)
+        self.owners = max((min(most, extent) for _, extent in moved), default=0)
+
+    def shares(self) -> Iterator[tuple[int, int]]:
+        """Yield the bytes of a piece, and how many there are."""
+        yield from ((bytes, owners) for _, bytes, owners in self.calls)
+        if self.moved:
+            yield self.bytes, self.owners
+
+    def allot(self, largest: int) -> None:
+        """Make the buffers: pieces that several threads may use as large as the program's largest."""
+        for call, bytes, owners in self.calls:
+            bytes = max(bytes, largest) if owners > 1 else bytes
+            call.own = Own(_buffer(self.function, bytes * owners), bytes, owners)
+        if not self.moved:
+            return
+        bytes = max(self.bytes, largest) if self.owners > 1 else self.bytes
+        buffer, at = _buffer(self.function, bytes * self.owners), 0
+        for alloc in self.moved:
+            alloc.own = Own(buffer, bytes, self.owners, at)
             at += aligned(int(alloc.buffer.bytes))
 
 
