@@ -22,6 +22,8 @@ from irc.expr import call
 from irc.fusion import group
 from irc.ir.types import f32, f64
 from irc.kernels import ISAS, PROTOTYPES, Epilogue, acc, isa_of, plain
+from irc.kernels.core.workspace import UNKNOWN
+from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.split_bf16 import STRIPE, SplitGemmKernel, blocks_of, terms_of, widths_of
 from irc.kernels.split_bf16.bf16_terms import TERMS
 from irc.loops import interp
@@ -55,27 +57,27 @@ def run(
     order: str = "C",
     pool: Pool | None = None,
 ) -> Array:
-    """epilogue(a b); rows of C stand 3 elements apart; nothing outside C and scratch is written."""
+    """epilogue(a b); rows of C stand 3 elements apart; nothing else is written.  b may have any strides."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     lead = a.shape[:-2]
     count = lead[0] if lead else 1
     c = np.full((*lead, m, n + 3), 77, np.float32)
     given = np.asfortranarray(a) if order == "F" else np.ascontiguousarray(a)
-    packed = np.concatenate([kernel.pack_b(b).reshape(-1), np.full(64, 0xCD, kernel.b_dtype.numpy)])
-    size = int(kernel.scratch_bytes(m, k))
-    scratch = np.full(size + 128, 0xCD, np.uint8)
-    start = -scratch.ctypes.data % 64
-    buffers = [given, packed, *slots, c]
-    pointers = [x.ctypes.data for x in buffers] + ([scratch.ctypes.data + start] if kernel.heights else [])
+    packed = b
+    if kernel.b_constant:
+        packed = np.concatenate([kernel.pack_b(b).reshape(-1), np.full(64, 0xCD, kernel.b_dtype.numpy)])
+    pointers = [x.ctypes.data for x in (given, packed, *slots, c)]
     sizes = {"m": m, "n": n, "k": k, "a_row": given.strides[-2] // 4, "a_col": given.strides[-1] // 4, "c_row": n + 3}
     sizes |= {"batch1": count, "a_batch1": m * k, "c_batch1": m * (n + 3)}
-    sizes["b_batch1"] = int(kernel.packed_b_elements(n, k)) if b.ndim > 2 else 0
+    if not kernel.b_constant:
+        sizes |= {"b_row": b.strides[-2] // 4, "b_col": b.strides[-1] // 4}
+    each = int(kernel.packed_b_elements(n, k)) if kernel.b_constant else b.strides[0] // 4
+    sizes["b_batch1"] = each if b.ndim > 2 else 0
     for i, (x, axes) in enumerate(zip(slots, kernel.epilogue.slots, strict=True)):
         sizes |= {f"s{i}_row": x.strides[0] // 4} if axes in ("column", "full") else {}
     numbers = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
     foreign.call_kernel(lib, kernel, pool, *pointers, *numbers)
     assert (c[..., n:] == 77).all()
-    assert (scratch[:start] == 0xCD).all() and (scratch[start + size :] == 0xCD).all()
     return c[..., :n]
 
 
@@ -90,14 +92,15 @@ def error(found: Array, wanted: Array) -> float:
 
 @pytest.fixture(scope="module", params=compilers()[-2:], ids=lambda c: Path(c[0]).name)
 def kernels(request: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, tuple[ctypes.CDLL, SplitGemmKernel]]:
-    """For any sizes, by terms and whether with the residual epilogue."""
-    found = {
+    """For any sizes, by terms and whether with the residual epilogue; by terms alone where B is no constant."""
+    found: dict[Any, SplitGemmKernel] = {
         (t, fused): SplitGemmKernel(
             t or 1, residual() if fused else plain(), (2, 1), (2, 1), not fused, "amx" if t else "dot"
         )
         for t in ERROR
         for fused in (False, True)
     }
+    found |= {t: SplitGemmKernel(t, plain(), (2, 1), (2, 1), False, b_constant=False) for t in ERROR if t}
     folder = tmp_path_factory.mktemp("amx")
     text = "\n".join([PROTOTYPES, *(k.source() for k in found.values())])
     (folder / "k.c").write_text(text)
@@ -166,6 +169,56 @@ def test_batches(kernels: Any, terms: int, m: int) -> None:
     lib, kernel = kernels[terms, False]
     assert error(run(lib, kernel, a, b), exact(a, b)) < ERROR[terms]
     assert error(run(lib, kernel, a, c), exact(a, c)) < ERROR[terms]
+
+
+@pytest.mark.parametrize("terms", [t for t in ERROR if t])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_b_as_given(kernels: Any, terms: int, size: tuple[int, int, int]) -> None:
+    """B is no constant: its rows, or its columns, or neither, without gaps."""
+    m, n, k = size
+    a, b = random(m, k), random(k, n, seed=1)
+    lib, kernel = kernels[terms]
+    found = run(lib, kernel, a, b)
+    assert error(found, exact(a, b)) < ERROR[terms]
+    np.testing.assert_array_equal(run(lib, kernel, a, b, pool=Pool(1)), found)
+    np.testing.assert_array_equal(run(lib, kernel, a, b, order="F", pool=Pool(5)), found)
+    np.testing.assert_array_equal(run(lib, kernel, a, np.asfortranarray(b)), found)
+    apart = np.zeros((k + 1, 2 * n + 3), np.float32)
+    apart[:k, 1 : 2 * n : 2] = b
+    np.testing.assert_array_equal(run(lib, kernel, a, apart[:k, 1 : 2 * n : 2]), found)
+    guarded = np.full((k + 2, n + 5), np.nan, np.float32)  # nothing but B is used
+    guarded[1:-1, 2:-3] = b
+    np.testing.assert_array_equal(run(lib, kernel, a, guarded[1:-1, 2:-3], pool=Pool(1)), found)
+    np.testing.assert_array_equal(run(lib, kernel, a, np.asfortranarray(guarded)[1:-1, 2:-3]), found)
+
+
+@pytest.mark.parametrize("terms", [t for t in ERROR if t])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, np.finfo(np.float32).max], ids=str)
+def test_b_as_given_is_not_finite(kernels: Any, terms: int, value: float) -> None:
+    lib, kernel = kernels[terms]
+    a, b = random(60, 70), random(70, 40, seed=1)
+    b[9, 33], b[3, 7], a[2, 9], a[4, 3] = value, 0, 0, value
+    with np.errstate(over="ignore"):
+        wanted = exact(a, b).astype(np.float32)
+    for given in (b, np.asfortranarray(b)):
+        found = run(lib, kernel, a, given)
+        same_classes(found, wanted)
+        others = np.isfinite(wanted)
+        others[4], others[:, 33] = False, False
+        assert error(found[others], wanted[others]) < ERROR[terms]
+
+
+@pytest.mark.parametrize("threads", [None, 1, 7])
+@pytest.mark.parametrize("count", [2, 9])  # in a batch threads divide each matrix, or the matrices
+def test_batches_of_b_as_given(kernels: Any, count: int, threads: int | None) -> None:
+    a, b = random(count, 140, 170), random(count, 170, 80, seed=1)
+    lib, kernel = kernels[3]
+    pool = Pool(threads) if threads else None
+    assert error(run(lib, kernel, a, b, pool=pool), exact(a, b)) < ERROR[3]
+    turned = np.ascontiguousarray(b.swapaxes(1, 2)).swapaxes(1, 2)
+    assert error(run(lib, kernel, a, turned, pool=pool), exact(a, b)) < ERROR[3]
+    lib, kernel = kernels[3, False]
+    assert error(run(lib, kernel, a, b, pool=pool), exact(a, b)) < ERROR[3]
 
 
 # ------------------------------------------------------------------------------- special values
@@ -272,12 +325,13 @@ def test_packing_and_back(precision: str) -> None:
     np.testing.assert_allclose(kernel.unpack_b(packed.reshape(-1), 50, 70), b, rtol=bound)
 
 
-def test_scratch_is_small() -> None:
-    kernel = SplitGemmKernel(3, plain(), (2, 1), (2, 1), True)
-    for m in (16, 197, 1500, 100_000):
-        for k in (32, 768, 3072, 50_000):
-            known, unknown = int(kernel.scratch_bytes(m, k)), int(kernel.scratch_bytes(M, k))
-            assert known <= unknown <= (STRIPE + 256) * 1024
+def test_workspaces_are_small() -> None:
+    for constant in (True, False):
+        kernel = SplitGemmKernel(3, plain(), (2, 1), (2, 1), constant, b_constant=constant)
+        for m in (16, 197, 1500, 100_000):
+            for k in (32, 768, 3072, 50_000):
+                known, unknown = (kernel.own_bytes({"m": rows, "k": k}) for rows in (m, UNKNOWN))
+                assert known <= unknown <= (STRIPE + 700) * 1024
 
 
 @pytest.mark.parametrize("m", range(1, 200))
@@ -304,6 +358,9 @@ def test_selection() -> None:
         symbolic = split_gemm(amx, precision, M, 768, 768, e)
         assert symbolic is not None and symbolic.skinny and symbolic.heights == (2, 1)
     assert split_gemm(amx, "highest", 1, 768, 768, e) is None
+    given = SplitGemmKernel.best(GemmProblem.contiguous(e, 128, 768, 768, False), amx)
+    assert given is not None and not given.b_constant and given.features
+    assert SplitGemmKernel.best(GemmProblem.contiguous(e, M, 768, 768, False), amx) is None
     assert split_gemm(amx, "high", 1, 768, 768, e) is None
     few = split_gemm(avx512, "medium", 1, 768, 768, e)
     assert few is not None and few.heights == () and not few.features

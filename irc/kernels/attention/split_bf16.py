@@ -188,8 +188,8 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         s = self.symbol
         step = f"if ((work->due += more) >= 256) {s}_steps(work);"
         work = Meanwhile("work", f", {s}_work *work, int64_t more", step, STEPS, fetched=False)
-        name = bf16_terms.products_name(self.terms, rows, 2, self.unit, work=work)
-        printed = bf16_terms.products(self.terms, rows, 2, self.unit, work=work)
+        name = bf16_terms.products_name(self.terms, rows, 2, self.unit, work)
+        printed = bf16_terms.products(self.terms, rows, 2, self.unit, work)
         own = [p if isinstance(p, str) else p.code for p in flat(printed)]
         return f"{s}_{name}", [text.replace(f"irc_products_{name}", f"{s}_{name}") for text in own]
 

@@ -241,7 +241,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         chunks = self.depth(sizes["ic"]) // CHUNK
         step = -(-chunks // -(-chunks // (PANEL_TILES // self.terms)))
         planes = self.planes_bytes(sizes["ic"], sizes["oh"], sizes["ow"])
-        return 64 + own_bytes_of(self.terms, step) + planes
+        return 64 + own_bytes_of(self.terms if self._work else 0, step) + planes
 
     @property
     def executed(self) -> float:
@@ -252,12 +252,12 @@ class SplitConvKernel(Kernel[ConvProblem]):
         return extents * (2 * self.window[0] * self.window[1])
 
     def parts(self) -> list[Part]:
-        t, given, splitting = self.terms, self._names(), self.terms == 3
+        t, given, splitting = self.terms, self._names(), self._work is not None
         load = fill(split_bf16_text.LOAD_BF16 if self.x_bf16 else split_bf16_text.LOAD_F32, T=t)
         copy = fill(split_bf16_text.COPY_ROWS if self.few else split_bf16_text.COPY, **given, load=load)
         load_b = fill(text.LOAD_F32 if t == 3 else text.LOAD_TERMS, S=given["C"], T=t)
         stored = f"                const uint16_t *const b = stored + c0 * {t * 1024};"
-        around = bf16_terms.splitting_names(splitting, "(end + 1) / 2") | {
+        around = bf16_terms.splitting_names(self._work, "(end + 1) / 2") | {
             "points": bf16_terms.POINTS[self.unit],
             "first": split_bf16_text.SPLIT_FIRST if splitting else "",
             "operand": fill(split_bf16_text.SPLIT_OPERAND, **given) if splitting else stored,
@@ -280,7 +280,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             bf16_terms.split(t) if self.few or not self.x_bf16 else "",
             bf16_terms.SPLIT_PANEL if splitting else "",
-            *(bf16_terms.taps(t, r, w, self.unit, splitting) for r, w in self._variants),
+            *(bf16_terms.taps(t, r, w, self.unit, self._work) for r, w in self._variants),
             "".join(texts) if self.unit == "dot" else shared(self._stem, "", "".join(texts)),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(split_bf16_text.FINISH, **given),
@@ -304,24 +304,28 @@ class SplitConvKernel(Kernel[ConvProblem]):
         """The row × column tiles of its blocks."""
         return [(r, w) for r in (2, 1) for w in self.widths]
 
+    @property
+    def _work(self) -> bf16_terms.Meanwhile | None:
+        """What vectors do between products."""
+        return bf16_terms.SPLIT_MEANWHILE if self.terms == 3 else None
+
     def _products(self) -> str:
         """Print the products of a block."""
-        splitting = self.terms == 3
         arguments = (
             f"(chunks, s0.from, s1.from, offsets, g->plane, {2 * self._pixel} * g->right_step, g->height, b, out, 32,"
-            f" ahead, fetched{bf16_terms.more(splitting)});"
+            f" ahead, fetched{bf16_terms.more(self._work)});"
         )
         if self.unit == "amx":
             return f"        g->taps[2 * two + (g->oc - col > 16)]{arguments}"
         return "\n".join(
             f"        {variant_of(i, self._variants, 'g->oc - col')}"
-            f"irc_taps_{bf16_terms.products_name(self.terms, r, w, self.unit, splitting)}{arguments}"
+            f"irc_taps_{bf16_terms.products_name(self.terms, r, w, self.unit)}{arguments}"
             for i, (r, w) in enumerate(self._variants)
         )
 
     def _table(self) -> str:
         """Print the products of its blocks, by whether they have two row tiles and two column tiles."""
-        names = bf16_terms.table("irc_taps", self.terms, self._variants)
+        names = bf16_terms.table("irc_taps", self.terms, self._variants, self._work)
         return f"    static {self._stem}_taps *const taps[] = {{{names}}};\n" if self.unit == "amx" else ""
 
     @property
@@ -355,7 +359,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         """Return the names in the templates."""
         t, few, stem, tiles = self.terms, self.few, self._stem, self.unit == "amx"
         find = split_bf16_text.FIND_FLAT if self.is_flat else split_bf16_text.FIND
-        further = bf16_terms.further(t == 3)
+        further = bf16_terms.further(self._work)
         return {
             **bf16_io.names(self.x_bf16, self.y_bf16),
             **self.interface,

@@ -57,6 +57,8 @@ SPLITTING = {3: 0.68, 2: 0.45, 1: 0.22}
 SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}
 """The same of B, where its terms are not stored: it is done between products, but what it stores displaces what they
 load from the first cache."""
+SPLITTING_ROWS_OF_B, TURNED = {3: 0.6, 2: 0.4, 1: 0.25}, 0.4
+"""The same of a B that is no constant, and to copy an element first where columns stand side by side."""
 DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 """Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
 WINOGRAD_SPLIT = 0.9
@@ -108,10 +110,6 @@ CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 450.0, 600.0
 """Cycles to hand a block of 32 × 32 results to the epilogue; from tiles, whose products wait where its stores do; and
 of a convolution on AMX, whose pixels stand apart."""
-SHARED, STORED_APART = 3.0, 1.0
-"""Cycles of a product from three terms on AMX besides, an element of A and of C, where threads divide columns: they
-read what another one packed, and who reads C finds half of each row in another core's cache.  An artefact does not know
-how many threads it will have, so they count in any case.  With fewer terms not measured."""
 STRIP_BEGUN = 270.0
 """Cycles that a strip of a convolution on AMX costs besides."""
 ONE_COLUMN, HOPPING = 0.75, 1.13

@@ -55,6 +55,17 @@ class Meanwhile:
 SPLIT_MEANWHILE = Meanwhile(
     "splitting", ", irc_splitting *meanwhile, int64_t pairs", "irc_split_pairs(meanwhile, pairs);", SPLITS
 )
+"""Another panel of B becomes three terms."""
+
+
+def split_rows_meanwhile(terms: int) -> Meanwhile:
+    """Describe that another panel of a B that is no constant becomes terms."""
+    arguments, statement = (
+        ", irc_rows_splitting *meanwhile, int64_t pairs",
+        f"irc_split_rows_{terms}(meanwhile, pairs);",
+    )
+    return Meanwhile("splitting_rows", arguments, statement, SPLITS)
+
 
 TYPES = Piece(
     "IRC_TERMS",
@@ -199,6 +210,49 @@ IRC_INLINE void irc_split_pairs(irc_splitting *s, int64_t pairs) {
 """,
 )
 
+ROWS_SPLITTING = Piece(
+    "IRC_AMX_ROWS_SPLITTING",
+    """/* Of a B that is no constant; what stands `ahead` of a row is fetched. */
+typedef struct {
+    const float *b;
+    int64_t step, at, end, have, ahead;
+    uint16_t *to; /* the chunk of row `at` */
+    __mmask16 columns[2];
+} irc_rows_splitting;
+
+IRC_HELPER irc_rows_splitting irc_split_rows_later(const float *b, int64_t step, int64_t columns, int64_t have,
+                                                   int64_t all, uint16_t *to) {
+    const uint32_t real = columns < 32 ? (1u << columns) - 1 : 0xffffffff;
+    const int64_t ahead = step > 32 ? 32 : 0; /* the next panel */
+    return (irc_rows_splitting){b, step, 0, all, have, ahead, to, {(__mmask16)real, (__mmask16)(real >> 16)}};
+}
+""",
+)
+
+_SPLIT_ROWS = """\
+/* Rows `at` to `end` of 32 columns, `step` elements apart, are to become $T terms, in the order of tiles; from row
+ * `have` on they are zeros. */
+IRC_INLINE void irc_split_rows_$T(irc_rows_splitting *s, int64_t pairs) {
+    const int64_t left = (s->end - s->at) / 2, end = s->at + 2 * (pairs < left ? pairs : left), step = s->step;
+    const float *b = s->b + s->at * step;
+    uint16_t *to = s->to + s->at % 32 * 16;
+    for (int64_t at = s->at; at < end; at += 2, b += 2 * step) {
+        const __mmask16 even = at < s->have ? 0xffff : 0, odd = at + 1 < s->have ? 0xffff : 0;
+        IRC_FULL_UNROLL
+        for (int w = 0; w < 2; w++) {
+            const irc_f32x16 x = (irc_f32x16)_mm512_maskz_loadu_ps(even & s->columns[w], b + w * 16);
+            const irc_f32x16 y = (irc_f32x16)_mm512_maskz_loadu_ps(odd & s->columns[w], b + step + w * 16);
+            __builtin_prefetch(b + w * step + s->ahead);
+            __builtin_prefetch(b + w * step + s->ahead + 16);
+            irc_pair_$T(x, y, to + w * 512, 1024);
+        }
+        to += 32;
+        if (at % 32 == 30) to = s->to += $T * 1024;
+    }
+    s->at = end;
+}
+"""
+
 _PRODUCTS = """\
 /* A block of $R x $W tiles, each `height` rows: out[row][column] = sum over k, rows `out_row` elements apart.  Between
  * products the tiles of the next chunk are fetched, and at $points places `lines` cache lines from `ahead` on. */
@@ -256,60 +310,61 @@ def pair(terms: int) -> Piece:
     return piece("IRC_AMX_PAIR_$T", _PAIR, T=terms, statements=lines)
 
 
-def products_name(
-    terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False, work: Meanwhile | None = None
-) -> str:
-    """Name a block of rows × columns tiles in C; splitting: another panel of B is split meanwhile; work: or this."""
-    doing = SPLIT_MEANWHILE if splitting else work
-    meanwhile = f"_{doing.name}" if doing else ""
+def split_rows(terms: int) -> list[Part]:
+    """Print `irc_split_rows_TERMS`."""
+    return [pair(terms), ROWS_SPLITTING, piece("IRC_AMX_SPLIT_ROWS_$T", _SPLIT_ROWS, T=terms)]
+
+
+def products_name(terms: int, rows: int, columns: int, unit: Unit, work: Meanwhile | None = None) -> str:
+    """Name a block of rows × columns tiles in C; work: what vectors do meanwhile."""
+    meanwhile = f"_{work.name}" if work else ""
     return f"{terms}_{rows}x{columns}{meanwhile}" if unit == "amx" else f"dot_{rows}x{columns}"
 
 
-def products(
-    terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False, work: Meanwhile | None = None
-) -> list[Part]:
+def products(terms: int, rows: int, columns: int, unit: Unit, work: Meanwhile | None = None) -> list[Part]:
     """Print `irc_products_NAME`: A packed."""
     if unit == "dot":
         return dots.products(rows, columns, products_name(terms, rows, columns, unit))
-    place, doing = "a + $term * term + $r * tile, 64", SPLIT_MEANWHILE if splitting else work
-    return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, doing)]
+    place = "a + $term * term + $r * tile, 64"
+    return [_products("IRC_AMX_PRODUCTS_$name", _PRODUCTS, terms, rows, columns, place, terms * rows, work)]
 
 
-def taps(terms: int, rows: int, columns: int, unit: Unit, splitting: bool = False) -> list[Part]:
+def taps(terms: int, rows: int, columns: int, unit: Unit, work: Meanwhile | None = None) -> list[Part]:
     """Print `irc_taps_NAME`: A in place."""
     if unit == "dot":
         return dots.taps(rows, columns, products_name(terms, rows, columns, unit))
-    place, doing = "a${r} + at + $term * term, row", SPLIT_MEANWHILE if splitting else None
-    return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, doing)]
+    place = "a${r} + at + $term * term, row"
+    return [_products("IRC_AMX_TAPS_$name", _TAPS, terms, rows, columns, place, 0, work)]
 
 
-def further(splitting: bool) -> str:
-    """Print the further parameters of products that split another panel meanwhile."""
-    return SPLIT_MEANWHILE.arguments if splitting else ""
+def further(work: Meanwhile | None) -> str:
+    """Print the further parameters of products with such work."""
+    return work.arguments if work else ""
 
 
-def more(splitting: bool) -> str:
+def more(work: Meanwhile | None) -> str:
     """Print the further arguments of calls of such products."""
-    return ", meanwhile, pairs" if splitting else ""
+    return ", meanwhile, pairs" if work else ""
 
 
-def table(function: str, terms: int, variants: Collection[tuple[int, int]]) -> str:
+def table(function: str, terms: int, variants: Collection[tuple[int, int]], work: Meanwhile | None) -> str:
     """Print the functions on AMX by whether their blocks have two row tiles and two column tiles; 0 for no variants."""
     blocks = [(r, w) for r in (1, 2) for w in (1, 2)]
-    names = (f"{function}_{products_name(terms, r, w, 'amx', terms == 3)}" for r, w in blocks)
+    names = (f"{function}_{products_name(terms, r, w, 'amx', work)}" for r, w in blocks)
     return ", ".join(name if block in variants else "0" for name, block in zip(names, blocks, strict=True))
 
 
-def splitting_names(splitting: bool, blocks: str) -> dict[str, str]:
-    """Return the names in templates around such calls; blocks: how many multiply one panel, in C."""
-    given = {"meanwhile": ", irc_splitting *meanwhile", "pairs": f"\n    const int64_t splits = {SPLITS} * ({blocks});"}
-    given |= {"split": ", &split"}
-    given["pairs"] += f" /* of {CHUNK // 2} pairs of rows in a chunk */"
+def splitting_names(work: Meanwhile | None, blocks: str) -> dict[str, str]:
+    """Return the names in templates around calls that split B; blocks: how many multiply one panel, in C."""
+    given = {"meanwhile": further(work).removesuffix(", int64_t pairs"), "split": ", &split"}
+    given["pairs"] = (
+        f"\n    const int64_t splits = {SPLITS} * ({blocks}); /* of {CHUNK // 2} pairs of rows in a chunk */"
+    )
     given["pairs"] += f"\n    const int64_t pairs = ({CHUNK // 2} + splits - 1) / splits;"
-    return given if splitting else dict.fromkeys(given, "")
+    return given if work else dict.fromkeys(given, "")
 
 
-def _meanwhile(terms: int, rows: int, columns: int, fetched: int, doing: Meanwhile | None) -> dict[int, list[str]]:
+def _meanwhile(terms: int, rows: int, columns: int, fetched: int, work: Meanwhile | None) -> dict[int, list[str]]:
     """Schedule the vectors' work and the loads between the products of a chunk, by the product that they follow.
 
     The tiles of the next chunk come into the first cache: tiles load faster than the second cache answers, and few
@@ -320,22 +375,22 @@ def _meanwhile(terms: int, rows: int, columns: int, fetched: int, doing: Meanwhi
     places = [fill("a_next + $at", at=1024 * i) for i in range(fetched)]
     places += [fill("b_next + $at", at=1024 * (2 * t + w)) for t in range(terms) for w in range(columns)]
     ahead = "for (int64_t i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);"
-    works = [[f"irc_fetch_tile({place});" for place in places]] if doing is None or doing.fetched else []
+    works = [[f"irc_fetch_tile({place});" for place in places]] if work is None or work.fetched else []
     works.append([ahead] * POINTS["amx"])
-    works += [[doing.statement] * doing.places] if doing else []
+    works += [[work.statement] * work.places] if work else []
     products, found = len(ORDER[terms]) * rows * columns, dict[int, list[str]]()
-    for work in works:
-        for i, statement in enumerate(work):
-            found.setdefault(products * i // len(work), []).append(statement)
+    for statements in works:
+        for i, statement in enumerate(statements):
+            found.setdefault(products * i // len(statements), []).append(statement)
     return found
 
 
 def _products(
-    guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, doing: Meanwhile | None
+    guard: str, text: str, terms: int, rows: int, columns: int, place: str, fetched: int, work: Meanwhile | None
 ) -> Piece:
     """Fill the text with its loads and products; place: of tile `term`, row tile `r`, with its stride."""
     accumulators = [(r, w, 2 * r + w) for r in range(rows) for w in range(columns)]
-    meanwhile = _meanwhile(terms, rows, columns, fetched, doing)
+    meanwhile = _meanwhile(terms, rows, columns, fetched, work)
     lines = ["irc_stay_awake();"]
     here, number = (-1, -1), 0
     for a, b in ORDER[terms]:
@@ -353,9 +408,9 @@ def _products(
     return piece(
         guard,
         text,
-        name=products_name(terms, rows, columns, "amx", work=doing),
+        name=products_name(terms, rows, columns, "amx", work),
         points=POINTS["amx"],
-        meanwhile=doing.arguments if doing else "",
+        meanwhile=further(work),
         T=terms,
         R=rows,
         W=columns,

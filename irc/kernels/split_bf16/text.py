@@ -14,23 +14,29 @@ typedef struct {
     const $X *a;
     const $B *b;
     float *c; /* sums over a part of k */
-    uint16_t *scratch;
     int64_t m, n, k, a_row, a_col, c_row;
-    /* Rows come in `tiles` tiles of `height`, k in chunks of 32.  Packed are tiles tile0 to tile1, chunk0 to chunk1. */
-    int64_t tiles, height, tile0, tile1, chunk0, chunk1;
-    int64_t groups; /* into which the packed rows are divided among threads */
+    /* Rows come in `tiles` tiles of `height`, `blocks` of two, `groups` of blocks; k in `chunks` of 32, in `cuts`. */
+    int64_t tiles, height, blocks, groups, chunks, cuts;
+    int64_t parts, cut0, cut1; /* into which panels are divided; cuts that tasks multiply */
     char *own;
     int64_t own_bytes, owners;
     const void *out; /* of `finish`: rows of a block to C, through the epilogue; whether a sum was not finite */
     int (*finish)(const void *out, const float *block, int64_t rows, int64_t row, int64_t col, int first);$more
 } ${C}_call;
+
+/* Rows of A as terms: tiles tile0 to tile1, chunks chunk0 to chunk1. */
+typedef struct {
+    uint16_t *terms;
+    int64_t tile0, tile1, chunk0, chunk1;
+} ${C}_packed;
 """
 
 # Four rows at a time; B as it is stored: f32, or terms whose sum is taken.  Sums of at most $sum products are added up.
 ROWS = """
 $load_b
-/* R rows, one panel of 32 columns: out[row][32], all of k in f32. */
-IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const $B *b, irc_f32x16 *out) {
+/* R rows, the panel at column col: out[row][32], all of k in f32. */
+IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const $B *b, int64_t col, irc_f32x16 *out) {
+    (void)col;
     irc_f32x16 sum[4][2];
     IRC_FULL_UNROLL
     for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
@@ -79,7 +85,9 @@ IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const $B
         out[2 * r + 1] = sum[r][1];
     }
 }
+"""
 
+EXACT = """
 /* Rows row to row1 of the panel at column col, in f32 throughout: few rows, or what f32 alone gets right (infinities,
  * NaN, sums near the largest float). */
 static void ${C}_exact(const ${C}_call *g, const void *out, const $X *a, const $B *b, int64_t row, int64_t row1,
@@ -88,15 +96,42 @@ static void ${C}_exact(const ${C}_call *g, const void *out, const $X *a, const $
     for (int64_t rows = 4; row < row1; row += rows) {
         const $X *from = a + row * g->a_row;
         while (rows > row1 - row) rows /= 2;
-        if (rows == 4) ${C}_rows(4, g, from, b, block);
-        else if (rows == 2) ${C}_rows(2, g, from, b, block);
-        else ${C}_rows(1, g, from, b, block);
+        if (rows == 4) ${C}_rows(4, g, from, b, col, block);
+        else if (rows == 2) ${C}_rows(2, g, from, b, col, block);
+        else ${C}_rows(1, g, from, b, col, block);
         g->finish(out, (const float *)block, rows, row, col, 1);
     }
 }
 
-/* Panel p of a matrix B; the panels stand one after the other. */
+/* Panel p of a matrix B. */
 IRC_INLINE const $B *${C}_panel(const ${C}_call *g, const $B *b, int64_t p) { return b + p * ($panel_elements); }
+"""
+
+# The same where B is as it came, its elements b_row and b_col apart.
+ROWS_AS_GIVEN = """
+/* 16 elements of a row of B, zeros beyond the first n. */
+IRC_INLINE irc_f32x16 ${C}_load_b(const ${C}_call *g, const float *b, int64_t n) {
+    if (n <= 0) return (irc_f32x16){0};
+    if (g->b_col == 1) return irc_f32x16_load_part(b, n < 16 ? n : 16);
+    float copy[16] = {0};
+    for (int64_t i = 0; i < 16 && i < n; i++) copy[i] = b[i * g->b_col];
+    return irc_f32x16_load(copy);
+}
+
+/* R rows, the panel at column col: out[row][32], all of k in f32. */
+IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const float *b, int64_t col, irc_f32x16 *out) {
+    for (int i = 0; i < 2 * R; i++) out[i] = (irc_f32x16){0};
+    for (int64_t k = 0; k < g->k;) {
+        irc_f32x16 part[8];
+        for (int i = 0; i < 2 * R; i++) part[i] = (irc_f32x16){0};
+        for (const int64_t end = g->k - k < $sum ? g->k : k + $sum; k < end; k++)
+            for (int w = 0; w < 2; w++) {
+                const irc_f32x16 x = ${C}_load_b(g, b + k * g->b_row + 16 * w * g->b_col, g->n - col - 16 * w);
+                for (int r = 0; r < R; r++) part[2 * r + w] += $VX(a[r * g->a_row + k * g->a_col]) * x;
+            }
+        for (int i = 0; i < 2 * R; i++) out[i] += part[i];
+    }
+}
 """
 
 LOAD_F32 = """/* Two rows of a panel; where not `both`, the first one. */
@@ -180,16 +215,15 @@ static void ${S}_skinny_part(void *given, int64_t begin, int64_t end) {
 """
 
 PACK = """
-/* Row tiles begin to end of the stripe: their chunks as terms.  Two tiles stand beside each other, a last one alone. */
-static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
-    const ${C}_call *g = given;
-    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
-    for (; begin < end; begin++) {
-        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
-        const int64_t beside = (begin | 1) < g->tile1 - g->tile0 ? 2 : 1, term = beside * tile;
-        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * $T * tile) + begin % 2 * tile;
-        const float *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
-        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += $T * term, a += 32 * g->a_col) {
+/* Rows of A become terms.  Two tiles stand beside each other, a last one alone. */
+static void ${C}_pack(const ${C}_call *g, const ${C}_packed *at) {
+    const int64_t chunks = at->chunk1 - at->chunk0, tile = g->height * 32;
+    for (int64_t t = at->tile0; t < at->tile1; t++) {
+        const int64_t row = t * g->height, left = g->m - row, number = t - at->tile0;
+        const int64_t beside = (number | 1) < at->tile1 - at->tile0 ? 2 : 1, term = beside * tile;
+        uint16_t *to = at->terms + number / 2 * (chunks * 2 * $T * tile) + number % 2 * tile;
+        const float *a = g->a + row * g->a_row + at->chunk0 * 32 * g->a_col;
+        for (int64_t c = at->chunk0; c < at->chunk1; c++, to += $T * term, a += 32 * g->a_col) {
             const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
             float copy[512];
             const float *from = a;
@@ -218,16 +252,15 @@ static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
 """
 
 PACK_BF16 = """
-/* Row tiles begin to end of the stripe: their chunks.  Two tiles stand beside each other, a last one alone. */
-static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
-    const ${C}_call *g = given;
-    const int64_t chunks = g->chunk1 - g->chunk0, tile = g->height * 32;
-    for (; begin < end; begin++) {
-        const int64_t row = (g->tile0 + begin) * g->height, left = g->m - row;
-        const int64_t term = ((begin | 1) < g->tile1 - g->tile0 ? 2 : 1) * tile;
-        uint16_t *to = g->scratch + begin / 2 * (chunks * 2 * tile) + begin % 2 * tile;
-        const uint16_t *a = g->a + row * g->a_row + g->chunk0 * 32 * g->a_col;
-        for (int64_t c = g->chunk0; c < g->chunk1; c++, to += term, a += 32 * g->a_col) {
+/* Rows of A in chunks.  Two tiles stand beside each other, a last one alone. */
+static void ${C}_pack(const ${C}_call *g, const ${C}_packed *at) {
+    const int64_t chunks = at->chunk1 - at->chunk0, tile = g->height * 32;
+    for (int64_t t = at->tile0; t < at->tile1; t++) {
+        const int64_t row = t * g->height, left = g->m - row, number = t - at->tile0;
+        const int64_t term = ((number | 1) < at->tile1 - at->tile0 ? 2 : 1) * tile;
+        uint16_t *to = at->terms + number / 2 * (chunks * 2 * tile) + number % 2 * tile;
+        const uint16_t *a = g->a + row * g->a_row + at->chunk0 * 32 * g->a_col;
+        for (int64_t c = at->chunk0; c < at->chunk1; c++, to += term, a += 32 * g->a_col) {
             const int64_t have = g->k - c * 32 < 32 ? g->k - c * 32 : 32;
             for (int64_t i = 0; i < g->height; i++) {
                 const uint16_t *const from = a + i * g->a_row;
@@ -244,119 +277,179 @@ static void ${C}_pack_part(void *given, int64_t begin, int64_t end) {
 
 PRODUCTS = """
 /* Rows of a block of 32 columns to C, where their sums stand until those of all chunks are there. */
-static void ${C}_keep(const ${C}_call *g, const float *block, int64_t rows, int64_t row, int64_t col) {
+static void ${C}_keep(const ${C}_call *g, const float *block, int64_t rows, int64_t row, int64_t col, int first) {
     const int64_t left = g->n - col;
     float *to = g->c + row * g->c_row + col;
     for (int64_t i = 0; i < rows; i++, block += 32, to += g->c_row) {
         for (int w = 0; w < 2 && 16 * w < left; w++) {
             const int64_t part = left - 16 * w;
             irc_f32x16 x = irc_f32x16_load(block + 16 * w);
-            if (g->chunk0 > 0) x += irc_f32x16_load_part(to + 16 * w, part);
+            if (!first) x += irc_f32x16_load_part(to + 16 * w, part);
             if (part < 16) irc_f32x16_store_part(to + 16 * w, x, part);
             else irc_f32x16_store(to + 16 * w, x);
         }
     }
 }
 
-/* Blocks of two row tiles of a group with one panel of B, all packed chunks; meanwhile `next` comes nearer. */
-static void ${C}_blocks(const ${C}_call *g, const $B *stored, const uint16_t *b, float *out, int64_t block,
-                        int64_t end, int64_t col, const $B *next$meanwhile) {
-    const int64_t chunks = g->chunk1 - g->chunk0, count = g->tile1 - g->tile0;
-    const int first = g->chunk0 == 0, last = g->chunk1 * 32 >= g->k;
-    const int64_t total = next ? chunks * $panel_lines : 0, places = (end - block) * $points;
+/* Blocks of two row tiles of what is packed with the panel at column col; meanwhile `next` comes nearer. */
+static void ${C}_blocks(const ${C}_call *g, const ${C}_packed *at, const $B *stored, const uint16_t *b, float *out,
+                        int64_t col, const $B *next$meanwhile) {
+    const int64_t chunks = at->chunk1 - at->chunk0, count = at->tile1 - at->tile0, end = (count + 1) / 2;
+    const int first = at->chunk0 == 0, last = at->chunk1 == g->chunks;
+    const int64_t total = next ? chunks * $panel_lines : 0, places = end * $points;
     const int64_t lines = ($panel_lines + places - 1) / places;$pairs
-    for (int64_t done = 0; block < end; block++, done += chunks * lines * $points) {
-        const int64_t row = (g->tile0 + 2 * block) * g->height, rows = g->m - row, two = 2 * block + 1 < count;
-        const uint16_t *const packed = g->scratch + block * chunks * (2 * $T * 32) * g->height;
+    for (int64_t block = 0, done = 0; block < end; block++, done += chunks * lines * $points) {
+        const int64_t row = (at->tile0 + 2 * block) * g->height, rows = g->m - row, two = 2 * block + 1 < count;
+        const uint16_t *const packed = at->terms + block * chunks * (2 * $T * 32) * g->height;
         const char *const ahead = (const char *)next + (done < total ? done * 64 : 0);
         const int64_t fetched = done < total ? lines : 0;
         const int64_t high = two ? 2 * g->height : g->height, real = high < rows ? high : rows;
 $choose
-        if (!last) ${C}_keep(g, out, real, row, col);
+        if (!last) ${C}_keep(g, out, real, row, col, first);
         else if (g->finish(g->out, out, real, row, col, first))
             ${C}_exact(g, g->out, g->a, stored, row, row + real, col);
     }
 }
 
-/* Groups of rows x panels of columns, begin to end, of the stripe that is packed. */
+/* Tasks begin to end: groups of rows x parts of the panels (innermost; neighbours share the rows).  Who multiplies rows
+ * packs them, because tiles are slow to load from another core's cache. */
 static void ${C}_part(void *given, char *own, int64_t begin, int64_t end) {
-    const ${C}_call *g = given;
-    const int64_t panels = (g->n + 31) / 32, blocks = (g->tile1 - g->tile0 + 1) / 2;
-$begin$first    for (; begin < end; begin++) {
-        const int64_t group = begin / panels, p = begin % panels;
-        const $B *const stored = ${C}_panel(g, g->b, p);
-        const $B *const next = $next + $chunk_start : 0;
+    const ${C}_call *const g = given;
+    const int64_t panels = (g->n + 31) / 32, parts = g->parts, cuts = g->cuts;
+    int64_t *const standing = (int64_t *)(void *)own; /* which rows and chunks are packed */
+    float *const out = (float *)(void *)(own + 64);
+    ${C}_packed at = {.terms = (uint16_t *)(void *)(own + $packed_at)};
+    (void)cuts;
+$begin$first    while (begin < end) {
+        const int64_t group = begin / parts, part = begin % parts, left = end - begin;
+        const int64_t run = parts - part < left ? parts - part : left, stop = g->blocks * (group + 1) / g->groups * 2;
+        const int64_t p0 = panels * part / parts, p1 = panels * (part + run) / parts;
+        begin += run;
+        at.tile0 = g->blocks * group / g->groups * 2;
+        at.tile1 = stop < g->tiles ? stop : g->tiles;
+        for (int64_t cut = g->cut0; cut < g->cut1; cut++) {
+            at.chunk0 = g->chunks * cut / cuts;
+            at.chunk1 = g->chunks * (cut + 1) / cuts;
+            ${packed}if (*standing != group * cuts + cut) ${C}_pack(g, &at);
+            *standing = group * cuts + cut;
+            for (int64_t p = p0; p < p1; p++) {
+                const $B *const stored = ${C}_panel(g, g->b, p);
+                const $B *const next = $next + $chunk_start : 0;
 $operand
-        ${C}_blocks(g, stored, b, (float *)own, blocks * group / g->groups,
-                    blocks * (group + 1) / g->groups, p * 32, next$split);
+                ${C}_blocks(g, &at, stored, b, out, p * 32, next$split);
+            }
+        }
     }
 $end}
 """
 
-NEXT = "p + 1 < panels && begin + 1 < end ? ${C}_panel(g, g->b, p + 1)"
+NEXT = "p + 1 < p1 ? ${C}_panel(g, g->b, p + 1)"
 
 # Where B is split: while a panel is multiplied, the next one is split and the one after it fetched.
-SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(own + 4096);
-    uint16_t *const terms[2] = {even, even + (g->chunk1 - g->chunk0) * 3072};
-    irc_splitting split = ${C}_split(g, begin % panels, terms[begin % 2]);
+SPLIT_FIRST = """    uint16_t *const even = (uint16_t *)(void *)(own + 4160);
+    uint16_t *const terms[2] = {even, even + (g->chunks + cuts - 1) / cuts * ($T * 1024)};
+    int64_t ready = -1; /* of which panel and cut the terms stand in terms[turn], or are made there */
+    int turn = 0;
+    $splitting split = {0};
 """
 
-SPLIT_OPERAND = """        const uint16_t *const b = terms[begin % 2];
-        irc_split_pairs(&split, split.end); /* all of the first panel; others are done */
-        if (begin + 1 < end) split = ${C}_split(g, (begin + 1) % panels, terms[(begin + 1) % 2]);"""
+SPLIT_OPERAND = """                const int64_t here = p * cuts + cut;
+                if (ready != here) split = ${C}_split(g, p, cut, terms[turn], own);
+                ${split_now}(&split, split.end); /* all of the first one; others are done */
+                const uint16_t *const b = terms[turn];
+                int64_t then = p + 1, after = cut, more = 1;
+                if (then == p1) {
+                    then = p0;
+                    if (++after == g->cut1) { /* of the next group */
+                        then = 0;
+                        after = g->cut0;
+                        more = begin < end;
+                    }
+                }
+                ready = more ? then * cuts + after : here;
+                if (ready != here) {
+                    turn = !turn;
+                    split = ${C}_split(g, then, after, terms[turn], own);
+                }"""
 
-SPLIT_NEXT = "begin + 2 < end ? ${C}_panel(g, g->b, (begin + 2) % panels)"
+SPLIT_NEXT = "p + 2 < p1 ? ${C}_panel(g, g->b, p + 2)"
 
 SPLIT = """
-/* The packed chunks of panel p are to be split. */
-IRC_INLINE irc_splitting ${C}_split(const ${C}_call *g, int64_t p, uint16_t *to) {
-    return irc_split_later(${C}_panel(g, g->b, p), g->chunk0, g->chunk1, to);
+/* The chunks of a cut of panel p are to be split. */
+IRC_INLINE irc_splitting ${C}_split(const ${C}_call *g, int64_t p, int64_t cut, uint16_t *to, char *own) {
+    const int64_t c0 = g->chunks * cut / g->cuts, c1 = g->chunks * (cut + 1) / g->cuts;
+    (void)own;
+    return irc_split_later(${C}_panel(g, g->b, p), c0, c1, to);
+}
+"""
+
+# Where B is no constant: its rows are read where they are; what stands otherwise is first copied as rows.
+SPLIT_AS_GIVEN = """
+/* k rows of 32 columns, `have` of which there are, zeros in the others and up to row `all`. */
+IRC_APART void ${C}_turn(const ${C}_call *g, const float *b, int64_t have, int64_t k, int64_t all, float *to) {
+    int64_t done = 0;
+    for (; g->b_row == 1 && done + 16 <= k; done += 16) {
+        IRC_AS_LOOP
+        for (int w = 0; w < 2; w++) {
+            irc_f32x16 x[16];
+            IRC_FULL_UNROLL
+            for (int i = 0; i < 16; i++) {
+                const int64_t column = 16 * w + i;
+                x[i] = irc_f32x16_load(b + (column < have ? column : have - 1) * g->b_col + done);
+            }
+            irc_f32x16_square(x);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < 16; i++) irc_f32x16_store(to + (done + i) * 32 + 16 * w, x[i]);
+        }
+    }
+    for (int64_t i = done; i < all; i++)
+        for (int64_t j = 0; j < 32; j++)
+            to[i * 32 + j] = i < k && j < have ? b[i * g->b_row + j * g->b_col] : 0;
+}
+
+/* The chunks of a cut of panel p are to be split. */
+IRC_INLINE irc_rows_splitting ${C}_split(const ${C}_call *g, int64_t p, int64_t cut, uint16_t *to, char *own) {
+    const int64_t c0 = g->chunks * cut / g->cuts, c1 = g->chunks * (cut + 1) / g->cuts, all = 32 * (c1 - c0);
+    const float *const b = ${C}_panel(g, g->b, p) + c0 * 32 * g->b_row;
+    const int64_t columns = g->n - p * 32, have = columns < 32 ? columns : 32;
+    const int64_t left = g->k - c0 * 32, k = left < all ? left : all;
+    if (g->b_col == 1) return irc_split_rows_later(b, g->b_row, have, k, all, to);
+    float *const rows = (float *)(void *)(own + $turned_at);
+    ${C}_turn(g, b, have, k, all, rows);
+    return irc_split_rows_later(rows, 32, 32, all, all, to);
 }
 """
 
 MATRIX = """
-/* Groups of rows begin to end: packed by who multiplies them, whose cache they are in. */
-static void ${C}_groups(void *given, char *own, int64_t begin, int64_t end) {
-    const ${C}_call *g = given;
-    const int64_t panels = (g->n + 31) / 32, count = g->tile1 - g->tile0, blocks = (count + 1) / 2;
-    for (; begin < end; begin++) {
-        const int64_t stop = blocks * (begin + 1) / g->groups * 2;
-        ${packed}${C}_pack_part(given, blocks * begin / g->groups * 2, stop < count ? stop : count);
-        ${C}_part(given, own, begin * panels, (begin + 1) * panels);
-    }
-}
-
-/* One matrix: stripes of rows x blocks of k are packed, then multiplied by all panels of B. */
+/* One matrix, divided among threads: large ones into groups of rows, of which each is split B for; others into two
+ * groups of rows unless they are few, so that two threads read, split and multiply half of A each, which is where they
+ * left it if they made it so; and into parts of the panels, innermost. */
 static void ${C}_matrix(${C}_call *g, const irc_pool *pool) {
-    const int64_t tiles = (g->m + 15) / 16, chunks = (g->k + 31) / 32, panels = (g->n + 31) / 32;
+    const int64_t tiles = (g->m + 15) / 16, panels = (g->n + 31) / 32;
     g->height = (g->m + tiles - 1) / tiles;
     g->tiles = (g->m + g->height - 1) / g->height;
-    const int64_t cuts = (chunks + $most_chunks - 1) / $most_chunks, step = cuts ? (chunks + cuts - 1) / cuts : 0;
-    const int64_t fit = step ? $stripe / (step * $T) : 0, most = fit > $least_tiles ? fit / 2 * 2 : $least_tiles;
-    const int64_t stripes = (g->tiles + most - 1) / most, share = (g->tiles + stripes - 1) / stripes;
-    const int64_t per = (share + 1) / 2 * 2;
+    g->blocks = (g->tiles + 1) / 2;
+    g->chunks = (g->k + 31) / 32;
+    g->cuts = g->chunks > 0 ? (g->chunks + $most_chunks - 1) / $most_chunks : 1;
+    const int64_t step = (g->chunks + g->cuts - 1) / g->cuts, fit = step ? $stripe / (step * $T) / 2 : 0;
+    const int64_t most = fit > $least_blocks ? fit : $least_blocks, stripes = (g->blocks + most - 1) / most;
     const int alone = !pool || (double)g->m * (double)g->n * (double)g->k * $passes < $worthwhile;
-    for (g->tile0 = 0; g->tile0 < g->tiles; g->tile0 = g->tile1) {
-        g->tile1 = g->tiles - g->tile0 < per ? g->tiles : g->tile0 + per;
-        const int64_t blocks = (g->tile1 - g->tile0 + 1) / 2, wanted = ($tasks + panels - 1) / panels;
-        const int64_t high = blocks / $group_blocks < $tasks ? blocks / $group_blocks / 2 * 2 : $tasks;
-        const int by_rows = !alone && high >= 4;
-        g->groups = alone ? 1 : by_rows ? high : wanted < blocks ? wanted : blocks;
-        g->chunk0 = 0;
-        do {
-            g->chunk1 = chunks - g->chunk0 < step ? chunks : g->chunk0 + step;
-            if (alone) {
-                ${packed}${C}_pack_part(g, 0, g->tile1 - g->tile0);
-                ${C}_part(g, g->own, 0, g->groups * panels);
-            } else if (by_rows) {
-                irc_divide(pool, g->groups, ${C}_groups, g, g->own, g->own_bytes, g->owners);
-            } else {
-                ${packed}pool->parallel_for(pool->self, g->tile1 - g->tile0, ${C}_pack_part, g);
-                irc_divide(pool, g->groups * panels, ${C}_part, g, g->own, g->own_bytes, g->owners);
-            }
-            g->chunk0 = g->chunk1;
-        } while (g->chunk0 < chunks);
-    }
+    int64_t groups = g->blocks / $group_blocks < $tasks ? g->blocks / $group_blocks : $tasks;
+    if (groups * g->n * $split_b > g->m * $split_a) groups = g->m * $split_a / (g->n * $split_b);
+    const int many = groups >= 4, halves = g->m * $halves > g->n;
+    if (alone) groups = 1;
+    else if (!many) groups = !halves ? 1 : panels < 3 ? 2 * ((2 + panels) / panels) : 2;
+    if (groups > g->blocks) groups = g->blocks;
+    g->groups = groups < stripes ? stripes : groups;
+    const int64_t wanted = ($tasks + g->groups - 1) / g->groups;
+    g->parts = alone || many ? 1 : wanted < panels ? wanted : panels;
+    g->cut0 = 0;
+    do {
+        /* Who does all panels does all cuts, while sums are near. */
+        g->cut1 = g->parts == 1 ? g->cuts : g->cut0 + 1;
+        irc_divide(alone ? 0 : pool, g->groups * g->parts, ${C}_part, g, g->own, g->own_bytes, g->owners);
+        g->cut0 = g->cut1;
+    } while (g->cut0 < g->cuts);
 }
 """
 
@@ -373,15 +466,27 @@ $only    if (alone || panels < 2) ${S}_skinny_part((void *)g, 0, panels);
     else pool->parallel_for(pool->self, panels, ${S}_skinny_part, (void *)g);
 """
 
-ENTRY_MATRIX = """$table    for (int64_t i = 0; i < g->batch0; i++) {
-        for (int64_t j = 0; j < g->batch1; j++) {
-            const ${S}_out o = ${S}_at(g, i, j);
-            ${C}_call call = {.a = g->a + i * g->a_batch0 + j * g->a_batch1,
-                              .b = g->b + i * g->b_batch0 + j * g->b_batch1, .scratch = g->scratch, .m = g->m,
-                              .n = g->n, .k = g->k, .a_row = g->a_row, .a_col = g->a_col, .own = g->own,
-                              .own_bytes = g->own_bytes, .owners = g->owners, .out = &o,
-                              .finish = ${S}_finish$further};
-            ${C}_matrix(&call, pool);
-        }
-    }
+ENTRY_MATRIX = """    const int64_t count = g->batch0 * g->batch1;
+    if (pool && count >= $images && (double)count * (double)(g->m * g->n) * (double)g->k * $passes >= $worthwhile)
+        irc_divide(pool, count, ${S}_images, (void *)g, g->own, g->own_bytes, g->owners);
+    else
+        for (int64_t i = 0; i < count; i++) ${S}_image(g, g->own, pool, i);
+"""
+
+IMAGES = """
+/* Matrix `image` of the batch. */
+static void ${S}_image(const ${S}_args *g, char *own, const irc_pool *pool, int64_t image) {
+    const int64_t i = image / g->batch1, j = image % g->batch1;
+    const ${S}_out o = ${S}_at(g, i, j);
+$table    ${C}_call call = {.a = g->a + i * g->a_batch0 + j * g->a_batch1,
+                      .b = g->b + i * g->b_batch0 + j * g->b_batch1, .m = g->m, .n = g->n, .k = g->k,
+                      .a_row = g->a_row, .a_col = g->a_col, .own = own, .own_bytes = g->own_bytes,
+                      .owners = g->owners, .out = &o, .finish = ${S}_finish$further};
+    ${C}_matrix(&call, pool);
+}
+
+/* Matrices begin to end, each by itself. */
+static void ${S}_images(void *given, char *own, int64_t begin, int64_t end) {
+    for (; begin < end; begin++) ${S}_image(given, own, 0, begin);
+}
 """

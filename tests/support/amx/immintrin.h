@@ -101,6 +101,15 @@ IRC_TEST __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *p) {
     return x;
 }
 
+IRC_TEST __m512 _mm512_maskz_loadu_ps(uint16_t mask, const void *p) {
+    float found[16] = {0};
+    __m512 x;
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) memcpy(found + i, (const float *)p + i, 4);
+    memcpy(&x, found, sizeof x);
+    return x;
+}
+
 IRC_TEST __m512i _mm512_maskz_loadu_epi16(uint32_t mask, const void *p) {
     uint16_t found[32] = {0};
     __m512i x;
