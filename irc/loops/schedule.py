@@ -321,16 +321,23 @@ class TileReducer:
         with b.for_(together * width, "simd", "t") as t:
             b.store(acc, t, identity(r.op, r.dtype))
 
-        def step(first: Expr, count: int) -> None:
+        def step(starts: list[Expr], count: int) -> None:
             with b.for_(count * width, "simd", "t") as t:
-                body = share(b, self._at_row(r, first, t))
-                b.store(acc, t, combine(r.op, Load(acc, (t,)), body))
+                total: Expr = Load(acc, (t,))
+                for first in starts:
+                    total = combine(r.op, total, share(b, self._at_row(r, first, t)))
+                b.store(acc, t, total)
 
+        groups = rows // together
+        at_once = min(b.copies, groups)
         with loops(b, r.vars[:-1], r.extents[:-1]):
-            with b.for_(rows // together, name="k") as k:
-                step(k * together, together)
+            with b.for_(groups // at_once, name="k") as k:
+                step([(k * at_once + j) * together for j in range(at_once)], together)
+            if groups % at_once:
+                with b.for_(groups % at_once, name="k") as k:
+                    step([(k + groups // at_once * at_once) * together], together)
             if rows % together:
-                step(index(rows // together * together), rows % together)
+                step([index(rows // together * together)], rows % together)
         while together > 1:
             together //= 2
             with b.for_(together * width, "simd", "t") as t:

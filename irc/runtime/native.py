@@ -24,6 +24,7 @@ from irc.diagnostics.codes import find, runtime, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import open_regular, read_into
 from irc.runtime import c_strings
+from irc.runtime.alignment import ALIGNMENT, aligned_bytes, result_array
 from irc.runtime.artifact import WEIGHTS, Artifact, damaged
 from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.forks import Turns
@@ -32,7 +33,6 @@ from irc.runtime.ports import REMEMBERED, Array, Port
 from irc.runtime.repeated import RepeatedCall
 from irc.toolchain.processor import check_features
 
-ALIGNMENT = 64
 _INPUT_ERRORS = {code.number for code in runtime.REFUSED_INPUTS}
 FIRST_LIMIT = 256
 """What a size that nothing bounds may come to before memory is planned again for the larger one."""
@@ -266,7 +266,7 @@ class NativeEngine:
                 self._shapes.clear()
             shapes = self._shapes[dims] = [(p.shape_for(dims), p.dtype) for p in self.outputs]
         try:
-            return [np.empty(shape, dtype) for shape, dtype in shapes]
+            return [result_array(shape, dtype) for shape, dtype in shapes]
         except (MemoryError, ValueError):
             return [p.allocate(dims) for p in self.outputs]  # reports the output for which there is no memory
 
@@ -347,13 +347,6 @@ def open_library(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(name)
     with tempfile.TemporaryDirectory(prefix="irc-") as folder:
         return ctypes.CDLL(str(shutil.copyfile(path, Path(folder, path.name))))
-
-
-def aligned_bytes(count: int) -> Array:
-    """Allocate memory that begins at a multiple of `ALIGNMENT`, contents undefined."""
-    memory = np.empty(count + ALIGNMENT, np.uint8)
-    start = -memory.__array_interface__["data"][0] % ALIGNMENT
-    return memory[start : start + count]
 
 
 def _pointers(arrays: Sequence[Array]) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from irc.arrays import Array, NumpyType
 from irc.diagnostics.codes import runtime, runtime_io as codes
+from irc.runtime.alignment import aligned_array
 from irc.runtime.element_types import numpy_dtype
 from irc.runtime.errors import InputTypeError, InputValueError, OutOfMemory, failure
 from irc.runtime.foreign import shared
@@ -155,7 +156,7 @@ class Port:
         if min(shape, default=0) < 0:
             raise failure(runtime.SIZE_NEGATIVE, InputValueError)
         try:
-            return np.empty(shape, self.dtype)
+            return aligned_array(shape, self.dtype)
         except (MemoryError, ValueError) as e:
             reason = f"the output {self.name!r} with the shape {list(shape)} could not be allocated"
             raise failure(codes.NO_MEMORY, OutOfMemory, reason=reason) from e

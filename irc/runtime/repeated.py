@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from irc.arrays import NumpyType
+from irc.runtime.alignment import result_array
 from irc.runtime.ports import Array
 
 _from_buffer: Callable[[Any], Any] = ctypes.c_char.from_buffer
@@ -68,7 +69,7 @@ class RepeatedCall:
                 if address % alignment:
                     return None
                 pointers[k] = address
-            results = [np.empty(shape, kind) for shape, kind in self._outputs]
+            results = [result_array(shape, kind) for shape, kind in self._outputs]
             for k, array in enumerate(results):
                 self._out_pointers[k] = _addressof(_from_buffer(array))
         except (TypeError, ValueError, BufferError, MemoryError):  # read-only, say

@@ -1,4 +1,4 @@
-"""Selection for ReduceMean and ReduceMax of whole planes, in both layouts."""
+"""Selection for ReduceMean and ReduceMax of whole planes with the channels last."""
 
 from __future__ import annotations
 
@@ -11,21 +11,17 @@ from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode
 from irc.selection.selector import Selection, Selector, worthwhile
 
-SHORT = 63
-"""Elements of rows whose largest one a kernel finds faster; loops are as fast for longer rows, and for means."""
 MODES: dict[str, Mode] = {"ReduceMean": "average", "ReduceMax": "max"}
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a reduction of [*batch, channels, *space] over the space; None where loops compute it."""
+    """Select a kernel for a reduction of [batch, channels, *space] over the space; None where loops compute it."""
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1].ints() if len(node.inputs) > 1 and node.inputs[1] is not None else None
     if x is None or not axes:
         return None
     rank, kept = len(x.shape), len(x.shape) - len(axes)
-    if not kept or sorted(a % rank for a in axes) != list(range(kept, rank)) or not worthwhile(*x.shape):
-        return None
-    if kept != 2 and (node.op.name != "ReduceMax" or product(x.shape[kept:]).at_most(SHORT) is not True):
+    if kept != 2 or sorted(a % rank for a in axes) != list(range(kept, rank)) or not worthwhile(*x.shape):
         return None
     space = Space(x.shape)
     for source in find(selector.elements, space, x, space.at):

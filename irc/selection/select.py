@@ -16,7 +16,7 @@ from irc.ops.matmul import MatMul
 from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.recurrent_quantized import QuantizedLSTMSteps
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
-from irc.ops.reduce import ReduceMax, ReduceMean
+from irc.ops.reduce import ReduceL1, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
 from irc.ops.softmax import LogSoftmax, Softmax
 from irc.selection import (
     attention,
@@ -27,6 +27,7 @@ from irc.selection import (
     matmul,
     pool,
     recurrent,
+    row_reduction,
     softmax,
     transpose,
 )
@@ -39,7 +40,17 @@ WINDOWS: dict[type[Op], Family] = {
     AveragePool: pool.select_kernel,
 }
 """Operations whose kernels also work with the channels last."""
-REDUCTIONS: dict[type[Op], Family] = {ReduceMean: global_pool.select_kernel, ReduceMax: global_pool.select_kernel}
+
+
+def _reduction(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a reduction: of rows, else of planes with the channels last."""
+    return row_reduction.select_kernel(selector, node) or global_pool.select_kernel(selector, node)
+
+
+REDUCTIONS: dict[type[Op], Family] = {
+    **dict.fromkeys((ReduceMean, ReduceMax), _reduction),
+    **dict.fromkeys((ReduceSum, ReduceMin, ReduceProd, ReduceL1, ReduceL2), row_reduction.select_kernel),
+}
 
 
 def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest") -> int:

@@ -22,7 +22,7 @@ from irc.kernels.vector.lanes import exp_below
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 from tests.support import foreign
 from tests.support.instruction_sets import isa_under_test
-from tests.support.kernels import attention, global_pool_nchw, pool_nchw, pools_nchw, reordering, transpose
+from tests.support.kernels import attention, pool_nchw, pools_nchw, reordering, transpose
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 M = Dim.symbol("m")
@@ -287,27 +287,11 @@ def test_pool_window_too_wide() -> None:
 
 def test_pool_propagates_nan(tmp_path: Path) -> None:
     kernel = pool_nchw(ISAS["avx512"], "max", (2, 2), (2, 2))
-    whole = global_pool_nchw(ISAS["avx512"], "max")
-    lib = build(tmp_path, [kernel, whole])
-    x, y, top = noise(1, 1, 8, 8), np.zeros((1, 1, 4, 4), np.float32), np.zeros(1, np.float32)
+    lib = build(tmp_path, [kernel])
+    x, y = noise(1, 1, 8, 8), np.zeros((1, 1, 4, 4), np.float32)
     x[0, 0, 3, 5] = np.nan
     invoke(lib, kernel, x, y, 1, 1, 8, 8, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0)
     assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[1, 2]]
-    invoke(lib, whole, x, top, 1, 1, 64, 0, 0, 0, 0)
-    assert np.isnan(top[0])
-
-
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
-def test_global_pool(tmp_path: Path, isa: str) -> None:
-    kernels = {mode: global_pool_nchw(ISAS[isa], mode) for mode in ("max", "average")}  # type: ignore[arg-type]
-    lib = build(tmp_path, list(kernels.values()))
-    for (mode, kernel), n in itertools.product(kernels.items(), (1, 7, 15, 16, 17, 49, 64, 196, 1000)):
-        for pool in (None, Pool(1)):
-            x, y = guarded(2, 3, n), np.full((2, 5), 77, np.float32)
-            invoke(lib, kernel, x, y, 2, 3, n, 3 * n, n, 5, 1, pool=pool)
-            exact = x.astype(np.float64).max(-1) if mode == "max" else x.astype(np.float64).mean(-1)
-            close(y[:, :3], exact, n)
-            assert (y[:, 3:] == 77).all()
 
 
 # ---------------------------------------------------------------------------- transposes
@@ -364,7 +348,7 @@ def test_transpose_of_symbolic_shapes() -> None:
 def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     isa = ISAS["avx512"]
     attending = attention(isa, M, 64, 0.125, "add", True)
-    pools = [pool_nchw(isa, "average", *POOLS[0][6:9]), global_pool_nchw(isa, "max")]
+    pools = [pool_nchw(isa, "average", *POOLS[0][6:9])]
     reorder = transpose(isa, f32)
     assert attending is not None
     lib = build(tmp_path, [attending, *pools, reorder], compiler=compiler)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
@@ -32,11 +32,12 @@ from irc.kernels.integer.lstm import QuantizedLstmProblem
 from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, SumProblem, product_of_bytes
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
-from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel, PlanePool
+from irc.kernels.pool.nchw import NchwPoolKernel, PlanePool
 from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
+from irc.kernels.reduction.problem import Fold, RowReductionProblem
 from irc.kernels.softmax.problem import SoftmaxProblem
 from irc.kernels.vector.vecmath import FUNCTIONS
 
@@ -101,7 +102,7 @@ PROBLEMS: tuple[Problem, ...] = (
     PoolProblem.contiguous("nchw", plain(), "average", (3, 3), (3, 3), counted="window"),
     PoolProblem.contiguous("nhwc", BIASED, "max", (3, 3), (2, 2)),
     PoolProblem.contiguous("nhwc", BIASED, "average", (3, 3), counted="window", result=(M, M)),
-    *(GlobalPoolProblem.contiguous("nchw", plain(dtype), m) for dtype in (f32, f64) for m in ("max", "average")),
+    *(RowReductionProblem.contiguous(fold, M, n, t) for fold in get_args(Fold) for n, t in ((49, f32), (M, f64))),
     *(GlobalPoolProblem.contiguous("nhwc", BIASED, m) for m in ("max", "average")),
     *(
         AttentionProblem.contiguous(M, M, 64, 0.125, mask, causal, precision=precision)
@@ -243,13 +244,6 @@ def pool_nhwc(
     """Select the pool with the channels last for rows of `ow` results, if there is one."""
     shape = (mode, window, strides, dilations, counted)
     return NhwcPoolKernel.best(PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow)), isa)
-
-
-def global_pool_nchw(isa: Isa, mode: Mode, dtype: DType = f32) -> NchwGlobalPoolKernel:
-    """Select the pool of whole planes."""
-    kernel = NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(dtype), mode, pixels=196), isa)
-    assert kernel is not None
-    return kernel
 
 
 def global_pool_nhwc(isa: Isa, mode: Mode, epilogue: Epilogue) -> NhwcGlobalPoolKernel:

@@ -1,20 +1,22 @@
 """Which functions of loops are compiled for vectors of 512 bits, where a core multiplies and adds two of them a cycle.
 
 GCC takes halves of them unless it is told otherwise.  Whole ones are faster where loops compute: functions, or what
-accumulates in local memory.  They are slower where rows are short, and where loops only move what memory has, most
-vectors of which are in two lines of the cache.
+accumulates in local memory.  They are slower where most iterations are of short rows, and where loops only move what
+memory has, most vectors of which are in two lines of the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from irc.expr import Call, Const
-from irc.loops.ir import For, Let, Stmt, Store, walk
+from irc.loops.ir import For, If, Let, Stmt, Store, walk
 from irc.traversal import walk as walk_expression
 
 LONG = 64
 """Iterations of a loop that fill vectors."""
+MOSTLY = 8
+"""Times as many iterations of long loops as of short ones that make up for these."""
 MACRO = """#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
 #define IRC_WIDE __attribute__((target("prefer-vector-width=512")))
 #else
@@ -25,8 +27,23 @@ MACRO = """#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
 
 def wide(body: Sequence[Stmt]) -> str:
     """Return what stands before a function of these statements: the macro, or nothing."""
-    loops = [s for s in walk(list(body)) if isinstance(s, For) and s.kind in ("simd", "lanes")]
-    return "IRC_WIDE " if loops and all(map(_long, loops)) and any(map(_computes, loops)) else ""
+    loops = list(_vectorised(body, 1))
+    if not any(_computes(s) for s, _ in loops):
+        return ""
+    short = sum(times for s, times in loops if not _long(s))
+    return "IRC_WIDE " if sum(times for _, times in loops) - short >= MOSTLY * short else ""
+
+
+def _vectorised(body: Sequence[Stmt], times: int) -> Iterator[tuple[For, int]]:
+    """Yield the loops of vectors, and how many iterations they have in all; unknown extents count as `LONG`."""
+    for s in body:
+        if isinstance(s, For):
+            total = times * (int(s.extent.value) if isinstance(s.extent, Const) else LONG)
+            if s.kind in ("simd", "lanes"):
+                yield s, total
+            yield from _vectorised(s.body, total)
+        elif isinstance(s, If):
+            yield from _vectorised([*s.then, *s.orelse], times)
 
 
 def _long(s: For) -> bool:

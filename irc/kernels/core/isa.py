@@ -200,16 +200,36 @@ IRC_HELPER ${V} ${V}_at_least(${V} bound, ${V} x) { return ${V}_select((${V}_mas
         ("${V}_at_most", "${V}_at_least"),
     ),
     (
+        "IRC_VECTOR_${V}_nan_of",
+        """\
+/* The lanes of a that are NaN, the others of b: compilers make several instructions of the choice by a mask. */
+IRC_HELPER ${V} ${V}_nan_of(${V} a, ${V} b) {
+#if defined(__AVX512F__) && $bytes == 64
+    uint${L}_t mask;
+    __asm__("vcmpunord$packed %1, %1, %0" : "=Yk"(mask) : "v"(a));
+    __asm__("vmova$packed %1, %0%{%2%}" : "+v"(b) : "v"(a), "Yk"(mask));
+    return b;
+#elif defined(__AVX__) && $bytes <= 32
+    __asm__("vblendv$packed %2, %1, %0, %0" : "+x"(b) : "x"(a), "x"(a != a));
+    return b;
+#else
+    return ${V}_select((${V}_mask)(a != a), a, b);
+#endif
+}
+""",
+        ("${V}_nan_of",),
+    ),
+    (
         "IRC_VECTOR_${V}_min",
         """/* The smaller; NaN where either is NaN. */
-IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_most(a, b)); }
+IRC_HELPER ${V} ${V}_min(${V} a, ${V} b) { return ${V}_nan_of(a, ${V}_at_most(a, b)); }
 """,
         ("${V}_min",),
     ),
     (
         "IRC_VECTOR_${V}_max",
         """/* The larger; NaN where either is NaN. */
-IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_select((${V}_mask)(a != a), a, ${V}_at_least(a, b)); }
+IRC_HELPER ${V} ${V}_max(${V} a, ${V} b) { return ${V}_nan_of(a, ${V}_at_least(a, b)); }
 """,
         ("${V}_max",),
     ),

@@ -1,4 +1,4 @@
-"""Pooling, NCHW: the largest element or the mean of every window, and of whole planes.
+"""Pooling, NCHW: the largest element or the mean of every window.
 
 A row of outputs takes two steps: the rows of the window are folded, vector by vector along the width, into one padded
 row on the stack; then the taps of the window along that row.  Nothing outside the input is read.  Padding counts as
@@ -16,7 +16,7 @@ from typing import Self
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import LANES_FOLDED, LOADS, STORED_ROW
+from irc.kernels.core.costs import LOADS, STORED_ROW
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely, likely_extent
@@ -25,13 +25,11 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
+from irc.kernels.pool.problem import Counted, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
-from irc.kernels.vector.lanes import folded_together, folds, most
 
 ROW = 4096  # elements of a padded row
 WORTHWHILE = 50_000  # elements below which one thread does all
-SHORT: Mapping[Mode, int] = {"max": 16, "average": 63}  # elements of planes that loops fold faster
 
 CALL = """
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -151,83 +149,6 @@ _COUNT_ROW = """
                     for (int64_t j = 0; j < cols; j++) shares[j] = 1 / (($T)taps * counts[j]);
                     known = taps;
                 }"""
-
-_WHOLE = """
-/* One plane of n values: what is folded of whole vectors, and what follows them. */
-IRC_INLINE $V ${S}_plane(const $T *x, int64_t n, $T *left) {
-    $V acc[4];
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) acc[u] = ${V}_all($empty);
-    int64_t j = 0;
-    for (; j + 4 * $L <= n; j += 4 * $L) {
-        IRC_FULL_UNROLL
-        for (int u = 0; u < 4; u++) {
-            const $V next = ${V}_load(x + j + u * $L), acc_ = acc[u];
-            acc[u] = $fold;
-        }
-    }
-    for (; j + $L <= n; j += $L) {
-        const $V next = ${V}_load(x + j), acc_ = acc[0];
-        acc[0] = $fold;
-    }
-    $T rest = $empty;
-$tail    for (; j < n; j++) rest = $one;
-    *left = rest;
-    IRC_FULL_UNROLL
-    for (int u = 1; u < 4; u++) {
-        const $V next = acc[u], acc_ = acc[0];
-        acc[0] = $fold;
-    }
-    return acc[0];
-}
-
-/* $L planes, `step` apart: their lanes are folded together, in the order of those of one. */
-static $V ${S}_planes(const $T *x, int64_t step, int64_t n) {
-    $V acc[$L];
-    $T left[$L];
-    for (int p = 0; p < $L; p++) acc[p] = ${S}_plane(x + p * step, n, left + p);
-$together    const $V rest = ${V}_load(left), lane = acc[0];
-    return $results;
-}
-
-/* Planes begin to end: images, then channels. */
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    const ${S}_args *g = given;
-    int64_t image = begin / g->channels, channel = begin % g->channels;
-    while (begin < end) {
-        const $T *const x = g->x + image * g->x_batch + channel * g->x_channel;
-        $T *const y = g->y + image * g->y_batch + channel * g->y_channel;
-        int64_t count = 1;
-        if (end - begin >= $L && g->channels - channel >= $L) {
-            const $V all = ${S}_planes(x, g->x_channel, g->n);
-            for (int p = 0; p < $L; p++) y[p * g->y_channel] = all[p];
-            count = $L;
-        } else {
-            $T rest;
-            const $V acc = ${S}_plane(x, g->n, &rest);
-            const $T lane = ${V}_$all(acc)[0];
-            *y = $result;
-        }
-        begin += count, channel += count;
-        if (channel == g->channels) channel = 0, image++;
-    }
-}
-
-void $S($parameters) {
-    const int64_t planes = g->batch * g->channels;
-    if (planes <= 0) return;
-    if (!pool || planes < 2 || (double)planes * (double)g->n < $worthwhile) ${S}_part((void *)g, 0, planes);
-    else pool->parallel_for(pool->self, planes, ${S}_part, (void *)g);
-}
-"""
-
-
-_LAST = """    if (j < n && n >= $L) { /* some once more, which changes no maximum */
-        const $V next = ${V}_load(x + n - $L);
-        acc[1] = ${V}_max(acc[1], next);
-        j = n;
-    }
-"""
 
 
 @dataclass(frozen=True)
@@ -412,86 +333,6 @@ class NchwPoolKernel(PlanePool):
             return f"    return __builtin_shufflevector({v}_load(from), {v}_load(from + {lanes}), {picks});\n"
         values = ", ".join(f"from[{i * stride}]" for i in range(lanes))
         return f"    return ({v}){{{values}}};\n"
-
-
-@kernel
-class NchwGlobalPoolKernel(Kernel[GlobalPoolProblem]):
-    """The largest element or the mean of every plane; the n values of a plane follow one another."""
-
-    tile: Tile
-    mode: Mode
-
-    problem = GlobalPoolProblem
-
-    @classmethod
-    def candidates(cls, problem: GlobalPoolProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant if pixels are contiguous, unless loops over many short planes are faster."""
-        average = problem.mode == "average"
-        lines = problem.pixels * problem.dtype.itemsize % 64 == 0  # loops would read from few sets of the cache
-        if problem.pixels.at_most(SHORT[problem.mode]) is True and not (average and lines):
-            return
-        if problem.x[2] == 1 and not problem.epilogue.key():
-            yield cls(Tile(isa, problem.dtype, 1, 1), problem.mode)
-
-    def cycles(self, problem: GlobalPoolProblem) -> float:
-        lanes = self.tile.lanes
-        each = -(-likely(problem.pixels) // lanes) / LOADS + LANES_FOLDED * (lanes.bit_length() - 1)
-        return likely(problem.batch) * likely(problem.channels) * each
-
-    @property
-    def label(self) -> str:
-        return "planes"
-
-    def arguments_for(self, problem: GlobalPoolProblem) -> dict[str, Dim]:
-        return problem.arguments() | {"x_channel": problem.x[1], "y_channel": problem.y[1]}
-
-    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        planes = (sizes["batch"], sizes["channels"])
-        x = strided(reads[0], (*planes, sizes["n"]), (sizes["x_batch"], sizes["x_channel"], 1))
-        y = strided(writes[0], planes, (sizes["y_batch"], sizes["y_channel"]))
-        y[...] = x.max(-1) if self.mode == "max" else x.mean(-1)
-
-    @cached_property
-    def symbol(self) -> str:
-        words = self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0]
-        return symbol("global_pool", self.mode, words, "")
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return ("batch", "channels", "n", "x_batch", "x_channel", "y_batch", "y_channel")
-
-    def flops(self, sizes: Sizes) -> Dim:
-        return product(sizes[n] for n in ("batch", "channels", "n"))
-
-    @property
-    def summary(self) -> str:
-        return f"The {self.mode} of every plane, {self.tile.dtype}."
-
-    def parts(self) -> list[Part]:
-        t, average = self.tile, self.mode == "average"
-        given = names(t) | {
-            "S": self.symbol,
-            "fold": "acc_ + next" if average else f"{names(t)['V']}_max(acc_, next)",
-            "one": "rest + x[j]" if average else "rest != rest || rest > x[j] ? rest : x[j]",
-            "tail": "" if average else fill(_LAST, **names(t)),
-            "all": "sum_all" if average else "most",
-            "result": f"(rest + lane) / ({names(t)['T']})g->n"
-            if average
-            else "rest != rest || rest > lane ? rest : lane",
-            "results": f"(rest + lane) / {names(t)['V']}_all(({names(t)['T']})n)"
-            if average
-            else f"{names(t)['V']}_max(rest, lane)",
-            "together": folded_together(t.lanes, "{a} + {b}" if average else f"{names(t)['V']}_max({{a}}, {{b}})"),
-            "empty": "0" if average else "-INFINITY",
-            "worthwhile": WORTHWHILE,
-        }
-        body = fill(_WHOLE, **given, **self.interface)
-        return [prelude(t, plain(t.dtype)), (folds if average else most)(t.lanes, t.dtype), body]
 
 
 def _span(taps: int, dilation: int) -> int:

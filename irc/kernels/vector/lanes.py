@@ -18,12 +18,6 @@ $maxima    return x;
 }
 """
 
-_MOST = """/* The largest of all lanes, in every lane; NaN where one is NaN. */
-IRC_HELPER $V ${V}_most($V x) {
-$steps    return x;
-}
-"""
-
 _SQUARE = """/* Transposes $L vectors in place: lane j of vector i becomes lane i of vector j. */
 IRC_INLINE void ${V}_square($V x[$L]) {
     $V t;
@@ -49,13 +43,6 @@ def folds(lanes: int, dtype: DType) -> Piece:
         sums="".join(f"    x = x + {t};\n" for t in turned),
         maxima="".join(f"    x = {v}_largest(x, {t});\n" for t in turned),
     )
-
-
-def most(lanes: int, dtype: DType) -> Piece:
-    """Print `V_most`."""
-    v = vector_name(lanes, dtype)
-    steps = "".join(f"    x = {v}_max(x, {t});\n" for t in _turned(lanes))
-    return piece("IRC_VECTOR_${V}_most", _MOST, "${V}_most", V=v, steps=steps)
 
 
 def _turned(lanes: int) -> list[str]:
@@ -126,7 +113,7 @@ def segment_sums(name: str, count: int, segment: int, lanes: int) -> str:
 def folded_together(lanes: int, fold: str) -> str:
     """Print statements that leave in lane i of acc[0] the fold of all lanes of acc[i].
 
-    fold: an expression of {a} and {b}.  They are folded in the order of `V_sum_all` and `V_most`, to the same results.
+    fold: an expression of {a} and {b}.  They are folded in the order of `V_sum_all`, to the same results.
     """
     lines: list[str] = []
     step = lanes // 2
