@@ -76,8 +76,8 @@ class LoopBuilder:
     def for_(self, extent: Operand, kind: Kind = "serial", name: str = "i") -> Iterator[Var]:
         """Open a loop of `extent` (int, Dim or i64 expression) iterations, and yield its index, which counts from 0.
 
-        kind: "parallel" promises that iterations are independent (only on the outermost loop), "simd" that
-        the innermost loop's are.
+        kind: "parallel" promises that iterations are independent (of outermost loops, and of loops in such),
+        "simd" that the innermost loop's are.
         """
         var = self.name(name)
         loop = For(var, index(extent), [], kind, self.origin)

@@ -67,9 +67,9 @@ class Stmt:
 class For(Stmt):
     """for (var = 0; var < extent; var++).
 
-    kind: serial; parallel (iterations are independent and may run on different threads); simd (the innermost loop,
-    iterations independent or a reduction into accumulators marked so); lanes (simd over accumulators of constant
-    number, which stay in registers while the loop around it runs).
+    kind: serial; parallel (iterations are independent and may run on different threads; outermost, or in another such
+    loop); simd (the innermost loop, iterations independent or a reduction into accumulators marked so); lanes (simd
+    over accumulators of constant number, which stay in registers while the loop around it runs).
     """
 
     var: Var

@@ -14,6 +14,7 @@ from irc.ir.types import i64
 from irc.loops.builder import LOCAL_BYTES
 from irc.loops.ir import Alloc, Buffer, Let
 from irc.loops.joined_axes import JoinedAxes
+from irc.loops.parallel_nests import MANY
 from irc.loops.schedule import TILE_VAR, Axis, Scalars, Tile, TileReducer, loop, tile_of
 from irc.loops.simplify import depends, share, substitute
 from irc.loops.split import Element, Splitter
@@ -22,9 +23,6 @@ from irc.traversal import replaced
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
-
-MANY = 64
-"""Iterations of a parallel loop that are enough for any number of threads."""
 
 
 def emit_rows(scope: Scope, group: Group) -> None:
@@ -219,7 +217,7 @@ class RowEmitter:
             b.add(Alloc(home))
         elif self.tile is None:
             nest = Splitter(b, self.ranges).split(axes, [Element(target, e)])
-            emit_nest(self.scope.lowering, b, self.ranges, nest, home, outermost=False)
+            emit_nest(self.scope.lowering, b, self.ranges, nest, home, outermost=False, independent=False)
             return
         with ExitStack() as stack:
             for axis in axes:

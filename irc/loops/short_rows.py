@@ -79,8 +79,12 @@ def emit_short_rows(
     target: Buffer,
     elements: Sequence[Element],
     outermost: bool,
+    independent: bool,
 ) -> bool:
-    """Emit a nest of short rows as loops over several of them. Returns whether it did: whether that is worth it."""
+    """Emit a nest of short rows as loops over several of them. Returns whether it did: whether that is worth it.
+
+    outermost, independent: as of `irc.loops.stages.emit_nest`.
+    """
     chunk = _chunk_of(axes)
     if chunk is None or not _regular(ranges, chunk, target, elements):
         return False
@@ -88,7 +92,7 @@ def emit_short_rows(
     found = [emission.take_out(x.value) for x in elements]
     if not _is_worth(chunk, found, len(emission.spread)):
         return False
-    emission.emit(target, elements, found, outermost)
+    emission.emit(target, elements, found, outermost, "parallel" if independent else "serial")
     return True
 
 
@@ -208,13 +212,14 @@ class _Emission:
             return False
         return _slope(self.ranges, self.chunk, self.ranges.flat(x.index, x.buffer.shape)) is not None
 
-    def emit(self, target: Buffer, elements: Sequence[Element], values: Sequence[Expr], outermost: bool) -> None:
-        """Emit all loops."""
+    def emit(
+        self, target: Buffer, elements: Sequence[Element], values: Sequence[Expr], outermost: bool, kind: Kind
+    ) -> None:
+        """Emit all loops, those over rows of this kind."""
         b, chunk, first = self.b, self.chunk, self.chunk.axes[0]
         waiting = list(self.spread.values())
         with ExitStack() as stack:
-            for k, axis in enumerate(chunk.outer):
-                kind: Kind = "parallel" if outermost and k == 0 else "serial"
+            for axis in chunk.outer:
                 stack.enter_context(loop(b, axis.var, axis.extent, kind))
             start, rows = Dim.of(0), index(chunk.rows)
             if not chunk.whole:
@@ -223,7 +228,7 @@ class _Emission:
                     self._prepare([s for s in waiting if first not in s.over], start, rows)
                     waiting = [s for s in waiting if first in s.over]
                 count = first.extent.ceildiv(chunk.rows)
-                n = stack.enter_context(b.for_(count, "parallel" if alone else "serial", "n"))
+                n = stack.enter_context(b.for_(count, kind, "n"))
                 self.ranges.declare(n, count)
                 start = self.ranges.symbol(n) * chunk.rows
                 if first.extent % chunk.rows != 0:

@@ -13,7 +13,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
-from irc.loops.builder import LoopBuilder
+from irc.loops.builder import Kind, LoopBuilder
 from irc.loops.ir import Buffer
 from irc.loops.pieces import emit_pieces, pieces_in
 from irc.loops.schedule import (
@@ -88,33 +88,41 @@ def emit_store(
         emit_tiles(lowering.flat, b, ranges, axes, buffer, at, e)
     else:
         with ExitStack() as stack:
-            for k, axis in enumerate(axes):
-                stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if k == 0 else "serial"))
+            for axis in axes:
+                stack.enter_context(loop(b, axis.var, axis.extent, "parallel"))
             found = Scalars(b, ranges).value(e)
             b.store(buffer, at, share(b, found))
 
 
 # ---------------------------------------------------------------------------- maps
 def emit_nest(
-    lowering: Lowering, b: LoopBuilder, ranges: Ranges, nest: Nest, buffer: Buffer, outermost: bool = True
+    lowering: Lowering,
+    b: LoopBuilder,
+    ranges: Ranges,
+    nest: Nest,
+    buffer: Buffer,
+    outermost: bool = True,
+    independent: bool = True,
 ) -> None:
-    """Emit a loop nest without reductions, and those inside of it."""
+    """Emit a loop nest without reductions, and those inside of it.
+
+    outermost: there is no loop around it.  independent: iterations of the loops around it, if any, are independent.
+    """
     if nest.elements:
         axes, target, elements = _merged(lowering, ranges, nest, buffer)
     else:
         axes, target, elements = nest.axes, buffer, []
-    if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost):
+    if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost, independent):
         return
     pieces = pieces_in(b, [x.value for x in elements], {axes[-1].var}) if axes else []
     with ExitStack() as stack:
+        kind: Kind = "parallel" if independent else "serial"
         for k, axis in enumerate(axes[:-1] if pieces else axes):
             simd = k == len(axes) - 1 and bool(elements)
-            kind = "simd" if simd else "parallel" if outermost and k == 0 else "serial"
-            stack.enter_context(loop(b, axis.var, axis.extent, kind))
+            stack.enter_context(loop(b, axis.var, axis.extent, "simd" if simd else kind))
         for part in nest.parts:
-            emit_nest(lowering, b, ranges, part, buffer, outermost and not axes)
+            emit_nest(lowering, b, ranges, part, buffer, outermost and not axes, independent)
         if pieces:
-            kind = "parallel" if outermost and len(axes) == 1 else "serial"
             emit_pieces(b, axes[-1], kind, target, elements[0].at, elements[0].value, pieces)
             return
         known: dict[Expr, Expr] = {}
@@ -259,12 +267,9 @@ def emit_tiles(
     before = axes[: axes.index(blocked)] if blocked else axes[:-1]
     after = [a for a in axes[len(before) :] if a is not blocked and a is not vector]
     with ExitStack() as stack:
-        first = True
         for axis in before:
-            stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if first else "serial"))
-            first = False
-        tile = tile_of(b, stack, vector, "parallel" if first else "serial")
-        first = first and tile.start == Const(0, i64)
+            stack.enter_context(loop(b, axis.var, axis.extent, "parallel"))
+        tile = tile_of(b, stack, vector, "parallel")
 
         def inner(blocks: list[dict[Expr, Expr]]) -> None:
             with ExitStack() as more:
@@ -280,12 +285,11 @@ def emit_tiles(
             inner([{}])
             return
         size = b.copies if blocked.size is None or blocked.size >= b.copies else blocked.size
-        kind = "parallel" if first else "serial"
         if blocked.extent // size != 0:
-            with b.for_(blocked.extent // size, kind, "u") as u:
+            with b.for_(blocked.extent // size, "parallel", "u") as u:
                 inner([{blocked.var: u * size + j} for j in range(size)])
         if blocked.extent % size != 0:
-            with b.for_(blocked.extent % size, kind, "u") as u:
+            with b.for_(blocked.extent % size, "parallel", "u") as u:
                 inner([{blocked.var: index(blocked.extent // size) * size + u}])
 
 

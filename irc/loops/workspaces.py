@@ -94,13 +94,13 @@ def _dim(e: Expr) -> Dim | None:
 
 
 def _within(stmts: list[Stmt], extent: int = 1) -> Iterator[tuple[Stmt, int]]:
-    """Yield statements, with how many threads there may be in them: the iterations of the parallel loop around it."""
+    """Yield statements, with how many threads there may be in them: the iterations of parallel loops around them."""
     for s in stmts:
         yield s, extent
         inner = extent
-        if isinstance(s, For) and s.kind == "parallel" and extent == 1:
+        if isinstance(s, For) and s.kind == "parallel":
             found = _dim(s.extent)
-            inner = int(found) if found is not None and found.is_const else MOST
+            inner = min(MOST, extent * int(found)) if found is not None and found.is_const else MOST
         for body in bodies(s):
             yield from _within(body, max(inner, 1))
 

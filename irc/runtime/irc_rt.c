@@ -18,8 +18,10 @@
 
 /* How long a thread spins for a job, and the caller for a piece that somebody else has begun, before they sleep.  Short:
  * spinning uses up what the system grants a thread on a processor that others want too, and keeps a processor from a
- * thread that is held up elsewhere; who sleeps is woken at once. */
+ * thread that is held up elsewhere; who sleeps is woken at once.  But that takes tens of microseconds, so a thread whose
+ * last sleep was shorter than LONGEST_SPIN spins as long, as between the runs of a small model. */
 #define SPIN_NANOSECONDS 20000
+#define LONGEST_SPIN 100000
 #define PIECES 8 /* of a share, at most */
 #define LINE 64  /* bytes of a line of a cache */
 
@@ -173,11 +175,12 @@ static void leave(int at) {
 }
 #endif
 
-/* Waits until the share is of another job than `seen`. */
-static void wait_for_job(pool *p, share *s, unsigned seen) {
-    for (int64_t limit = nanoseconds() + SPIN_NANOSECONDS; nanoseconds() < limit;)
+/* Waits until the share is of another job than `seen`, and tells how long to spin for the one after it. */
+static int64_t wait_for_job(pool *p, share *s, unsigned seen, int64_t spin) {
+    const int64_t begin = nanoseconds();
+    for (int64_t now = begin; now - begin < spin; now = nanoseconds())
         for (int k = 0; k < 64; ++k) {
-            if (has_job(s, seen)) return;
+            if (has_job(s, seen)) return spin;
             pause_thread();
         }
     pthread_mutex_lock(&p->lock);
@@ -186,14 +189,16 @@ static void wait_for_job(pool *p, share *s, unsigned seen) {
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
     leave(atomic_load(&p->caller_at));
+    return nanoseconds() - begin < LONGEST_SPIN ? LONGEST_SPIN : SPIN_NANOSECONDS;
 }
 
 static void *work(void *arg) {
     worker *const w = arg;
     pool *const p = w->owner;
     share *const own = &p->shares[w->index];
+    int64_t spin = SPIN_NANOSECONDS;
     for (unsigned seen = 0;;) {
-        wait_for_job(p, own, seen);
+        spin = wait_for_job(p, own, seen, spin);
         seen = job_of(atomic_load(&own->left));
         if (atomic_load(&p->stop)) return NULL;
         run_job(p, w->index, seen);

@@ -18,11 +18,12 @@ from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut
 from irc.backends.c.types import register, storage
 from irc.backends.c.wide_loops import wide
-from irc.expr import Bin, Const, Expr, Load, Size, Var
+from irc.expr import Bin, Const, Expr, Load, Size, Var, constant_of
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.kernels.core.text import Part
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, walk
+from irc.loops.parallel_nests import ParallelNest, apart, elementwise, nest_of
 from irc.traversal import walk as walk_expression
 
 PARALLEL_WORK = 32768
@@ -314,19 +315,22 @@ class Frame:
 
     # ---------------------------------------------------------------- loops
     def loop(self, s: For) -> None:
-        extent = s.extent
-        alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(_elementwise, s.body)))
-        if (
-            alone
-            and self.unit.threads
-            and self.parent is None
-            and not (isinstance(extent, Const) and int(extent.value) <= 1)
-        ):
-            work = _work([s])
-            if work is None or not work.is_const or int(work) >= PARALLEL_WORK:
-                self.parallel(s, work)
-                return
-        self.serial(s)
+        alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(elementwise, s.body)))
+        if alone and self.unit.threads and self.parent is None:
+            for part in apart(s):
+                self.alone(part)
+        else:
+            self.serial(s)
+
+    def alone(self, s: For) -> None:
+        """Print an outermost loop whose iterations are independent: divided among threads if it is worth it."""
+        work, nest = _work([s]), nest_of(s)
+        if all(constant_of(x.extent) in (0, 1) for x in nest.loops):
+            self.serial(s)
+        elif work is None or not work.is_const or int(work) >= PARALLEL_WORK:
+            self.parallel(nest, work)
+        else:
+            self.serial(s)
 
     def serial(self, s: For, begin: str = "0", end: str = "") -> None:
         hi = self.print.range(s.extent)[1]
@@ -361,14 +365,43 @@ class Frame:
         self.line("}")
         self.scope = scope
 
-    def parallel(self, s: For, work: Dim | None) -> None:
-        """Print the loop as a function over a range of iterations, and the call that runs it."""
+    def together(self, nest: ParallelNest) -> None:
+        """Print loops inside one another over the iterations `begin` to `end` of all: whole runs of the innermost."""
+        *outer, inner = nest.loops
+        scope, extent = dict(self.scope), self.print.text(inner.extent, 11)
+        n, first, last = (self.names.own(x, numbered=True) for x in ("n", "first", "last"))
+        self.line(f"for (int64_t {n} = begin; {n} < end;) {{")
+        self.depth += 1
+        places = [f"{n} / {extent}"]
+        for s in reversed(outer[1:]):
+            size = self.print.text(s.extent, 11)
+            places[-1:] = [f"{places[-1]} % {size}", f"{places[-1]} / {size}"]
+        for s, place, before in zip(outer, reversed(places), nest.before, strict=True):
+            hi = self.print.range(s.extent)[1]
+            name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
+            self.line(f"const int64_t {name} = {place};")
+            for let in before:
+                self.let(let, [*nest.before[-1], inner])
+        self.line(f"const int64_t {first} = {n} % {extent};")
+        self.line(f"const int64_t {last} = end - {n} < {extent} - {first} ? {first} + (end - {n}) : {extent};")
+        self.serial(inner, str(first), str(last))
+        self.line(f"{n} += {last} - {first};")
+        self.depth -= 1
+        self.line("}")
+        self.scope = scope
+
+    def parallel(self, nest: ParallelNest, work: Dim | None) -> None:
+        """Print loops as a function over a range of their iterations, and the call that runs it."""
+        s = nest.loops[0]
         self.parts[0] += 1
         part = self.name.then(f"_part{self.parts[0]}")
         child = Frame(self.unit, self.function, self.names, self)
-        child.serial(s, "begin", "end")
+        if len(nest.loops) > 1:
+            child.together(nest)
+        else:
+            child.serial(s, "begin", "end")
         fields = list(child.fields())
-        text = self.print.text(s.extent)
+        text = " * ".join(self.print.text(x.extent, 12 if len(nest.loops) > 1 else 0) for x in nest.loops)
         child.emit_part(part, fields, [s])
         self.pool = True
         worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
@@ -437,11 +470,6 @@ class Frame:
         head[-1] += " {"
         self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
         return Signature(self.name, buffers, symbols, self.pool, prototype)
-
-
-def _elementwise(s: Stmt) -> bool:
-    """Tell whether iterations of an outermost loop write only their own elements of memory that threads share."""
-    return isinstance(s, Let) or (isinstance(s, Store) and s.buffer.root.where != "local")
 
 
 def print_function(

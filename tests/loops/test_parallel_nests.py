@@ -1,0 +1,118 @@
+"""Loops inside one another and behind one another that threads divide: which those are, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import irc
+from irc.expr import Load, Size, index
+from irc.ir.dim import Dim
+from irc.ir.types import f32
+from irc.loops.builder import LoopBuilder, Place, place
+from irc.loops.ir import For
+from irc.loops.parallel_nests import apart, nest_of
+from irc.toolchain.c_compiler import find_compiler
+from tests.support.c_program import buffer
+
+N = Dim.symbol("N", 1)
+Y = buffer("y", f32, (N, 4, 3, 5000), "output")
+OUT: Place = place(Y)
+
+
+def loop_of(build: Callable[[LoopBuilder], None]) -> For:
+    b = LoopBuilder()
+    build(b)
+    (found,) = b.body
+    assert isinstance(found, For)
+    return found
+
+
+def nested(b: LoopBuilder) -> None:
+    with b.for_(N, "parallel") as i, b.for_(4, "parallel") as j:
+        start = b.let(j % 3)
+        with b.for_(3, "parallel") as k, b.for_(5000, "simd") as t:
+            b.store(OUT, (i, j, (start + k) % 3, t), 1.0)
+
+
+def test_loops_are_divided_together_until_they_are_many() -> None:
+    nest = nest_of(loop_of(nested))
+    assert [str(s.extent) for s in nest.loops] == [str(e) for e in (Size(N), index(4), index(3), index(5000))]
+    assert [len(before) for before in nest.before] == [0, 1, 0]
+
+
+def test_enough_iterations_are_not_divided_further() -> None:
+    def build(b: LoopBuilder) -> None:
+        with b.for_(64, "parallel") as i, b.for_(4, "parallel") as j, b.for_(8, "simd") as t:
+            b.store(OUT, (i, j, 0, t), 1.0)
+
+    assert len(nest_of(loop_of(build)).loops) == 1
+
+
+def test_short_vectorised_and_serial_loops_stay_whole() -> None:
+    def short(b: LoopBuilder) -> None:
+        with b.for_(N, "parallel") as i, b.for_(24, "simd") as t:
+            b.store(OUT, (i, 0, 0, t), 1.0)
+
+    def serial(b: LoopBuilder) -> None:
+        with b.for_(N, "parallel") as i, b.for_(5000) as t:
+            b.store(OUT, (i, 0, 0, t), Load(Y, (i, 0, 0, t)) + 1.0)
+
+    assert len(nest_of(loop_of(short)).loops) == len(nest_of(loop_of(serial)).loops) == 1
+
+
+def two_loops(b: LoopBuilder, local: bool) -> None:
+    with b.for_(N, "parallel") as i:
+        row = b.alloc(f32, [4]) if local else None
+        with b.for_(4, "parallel") as j, b.for_(8, "simd") as t:
+            b.store(row or OUT, (j,) if row else (i, j, 0, t), 1.0)
+        for k in (1, 2):
+            with b.for_(8, "simd") as t:
+                b.store(OUT, (i, 0, k, t), row[(t % 4,)] if row else 2.0)
+
+
+def test_loops_behind_one_another_are_divided_apart() -> None:
+    first, second = apart(loop_of(lambda b: two_loops(b, local=False)))
+    assert len(nest_of(first).loops) == 2
+    assert len(second.body) == 2
+    assert first.var == second.var
+
+
+def test_loops_that_share_memory_of_an_iteration_stay_together() -> None:
+    whole = loop_of(lambda b: two_loops(b, local=True))
+    assert apart(whole) == [whole]
+
+
+def padded(batch: int | str) -> onnx.ModelProto:
+    """Scale channels, pad, turn and take maxima over rows: what loops of several kinds do with a batch of any size."""
+    return onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[{batch}, 12, 40, 30] x, float[{batch}, 12, 1, 1] scale, float[40, 1] row)
+            => (float[{batch}, 12, 43, 34] padded, float[{batch}, 40, 30, 12] turned, float[{batch}, 12, 30] highest)
+        <int64[8] pads = {{0, 0, 1, 3, 0, 0, 2, 1}}>
+        {{
+            scaled = Mul(x, scale)
+            moved = Add(scaled, row)
+            padded = Pad(moved, pads)
+            turned = Transpose<perm = [0, 2, 3, 1]>(moved)
+            highest = ReduceMax<axes = [2], keepdims = 0>(moved)
+        }}""")
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize("batch", ["N", 1, 5])
+def test_threads_compute_all_of_them(batch: int | str) -> None:
+    model = padded(batch)
+    compiled = irc.compile(model, threads=3)
+    for n in (1, 2, 5) if batch == "N" else (int(batch),):
+        rng = np.random.default_rng(n)
+        shapes = {"x": (n, 12, 40, 30), "scale": (n, 12, 1, 1), "row": (40, 1)}
+        feeds: dict[str, Any] = {k: rng.standard_normal(s).astype(np.float32) for k, s in shapes.items()}
+        wanted = ReferenceEvaluator(model).run(None, feeds)
+        for got, want in zip(compiled(feeds), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
