@@ -18,6 +18,7 @@ from irc.ir.capacity import Capacity
 from irc.ir.dim import Dim, Symbol, product
 from irc.ir.relation import SizeConstraint
 from irc.ir.types import DType
+from irc.traversal import walk as walk_expression
 
 Where = Literal["input", "output", "constant", "arena", "local", "state", "row"]
 
@@ -321,3 +322,25 @@ def walk(stmts: list[Stmt]) -> Iterator[Stmt]:
         yield s
         for body in bodies(s):
             yield from walk(body)
+
+
+def expressions(s: Stmt) -> tuple[Expr, ...]:
+    """Return the expressions of a statement itself."""
+    match s:
+        case For():
+            return (s.extent,)
+        case Store():
+            return (*s.index, s.value)
+        case Let() | Assign():
+            return (s.value,)
+        case If():
+            return (s.cond,)
+        case KernelCall():
+            return (*s.sizes, *s.offsets)
+        case _:
+            return ()
+
+
+def names_in(stmts: list[Stmt]) -> set[str]:
+    """Collect the variables that statements read."""
+    return {x.name for s in walk(stmts) for e in expressions(s) for x in walk_expression(e) if isinstance(x, Var)}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from irc.expr import Bin, Call, Const, Expr, Load, Size, Un
 from irc.ir.dim import Dim
-from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, walk
+from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, bodies, expressions, walk
 from irc.traversal import walk as walk_expression
 
 COUNTED = {"add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow", "neg"}
@@ -85,6 +85,27 @@ def _dim(e: Expr) -> Dim:
     if isinstance(e, Size):
         return e.dim
     raise _Unknown
+
+
+def evaluations(stmts: list[Stmt]) -> Dim | None:
+    """Count the operations that statements evaluate, also those of indices; None if it is unknown, as of kernels."""
+    try:
+        return _evaluations(stmts)
+    except _Unknown:
+        return None
+
+
+def _evaluations(stmts: list[Stmt]) -> Dim:
+    total = Dim.of(0)
+    for s in stmts:
+        if isinstance(s, KernelCall):
+            raise _Unknown
+        if isinstance(s, For):
+            total = total + _evaluations(s.body) * _dim(s.extent)
+        else:
+            total = total + sum(1 for e in expressions(s) for _ in walk_expression(e))
+            total = sum((_evaluations(body) for body in bodies(s)), total)
+    return total
 
 
 class _Counter:

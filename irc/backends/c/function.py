@@ -18,13 +18,13 @@ from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CComment, CName, block_comment, cut
 from irc.backends.c.types import register, storage
 from irc.backends.c.wide_loops import wide
-from irc.expr import Bin, Const, Expr, Load, Size, Var, constant_of
+from irc.expr import Bin, Const, Expr, Load, Var, constant_of
 from irc.ir.dim import INF, Dim
 from irc.ir.types import i64
 from irc.kernels.core.text import Part
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, walk
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, names_in, walk
 from irc.loops.parallel_nests import ParallelNest, apart, elementwise, nest_of
-from irc.traversal import walk as walk_expression
+from irc.loops.work import evaluations
 
 PARALLEL_WORK = 32768
 """Element operations below which a loop is not worth waking threads for."""
@@ -324,7 +324,7 @@ class Frame:
 
     def alone(self, s: For) -> None:
         """Print an outermost loop whose iterations are independent: divided among threads if it is worth it."""
-        work, nest = _work([s]), nest_of(s)
+        work, nest = evaluations([s]), nest_of(s)
         if all(constant_of(x.extent) in (0, 1) for x in nest.loops):
             self.serial(s)
         elif work is None or not work.is_const or int(work) >= PARALLEL_WORK:
@@ -565,29 +565,6 @@ def broken(text: str, width: int) -> list[str]:
     return [text[:cut].rstrip(), *broken(text[cut:].lstrip(), width - 4)]
 
 
-# -------------------------------------------------------------------- analysis
-def expressions(s: Stmt) -> tuple[Expr, ...]:
-    """Return the expressions of a statement itself."""
-    match s:
-        case For():
-            return (s.extent,)
-        case Store():
-            return (*s.index, s.value)
-        case Let() | Assign():
-            return (s.value,)
-        case If():
-            return (s.cond,)
-        case KernelCall():
-            return (*s.sizes, *s.offsets)
-        case _:
-            return ()
-
-
-def names_in(stmts: list[Stmt]) -> set[str]:
-    """Collect the variables that statements read."""
-    return {x.name for s in walk(stmts) for e in expressions(s) for x in walk_expression(e) if isinstance(x, Var)}
-
-
 def _written(function: Function) -> set[Buffer]:
     found: set[Buffer] = set()
     for s in walk(function.body):
@@ -598,31 +575,3 @@ def _written(function: Function) -> set[Buffer]:
         if isinstance(s, Alloc | KernelCall) and s.own is not None:
             found.add(s.own.buffer)
     return found
-
-
-def _extent(e: Expr) -> Dim | None:
-    if isinstance(e, Const):
-        return Dim.of(int(e.value))
-    return e.dim if isinstance(e, Size) else None
-
-
-def _work(stmts: list[Stmt]) -> Dim | None:
-    """Count the expression nodes evaluated, as a size; None if it is unknown."""
-    total = Dim.of(0)
-    for s in stmts:
-        nodes = sum(1 for e in expressions(s) for _ in walk_expression(e))
-        if isinstance(s, For):
-            inner, times = _work(s.body), _extent(s.extent)
-            if inner is None or times is None:
-                return None
-            total = total + inner * times
-        elif isinstance(s, KernelCall):
-            return None
-        else:
-            total = total + nodes
-            for body in (s.then, s.orelse) if isinstance(s, If) else ():
-                inner = _work(body)
-                if inner is None:
-                    return None
-                total = total + inner
-    return total

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from irc.backends.c.expr import constant
-from irc.backends.c.function import Signature, Unit, expressions, print_function
+from irc.backends.c.function import Signature, Unit, print_function
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, children
-from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, walk
+from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, expressions, walk
 from irc.traversal import fold, replaced, walk as walk_expression
 
 Key = tuple[Any, ...]
