@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from irc.fusion.rows import row_groups
 from irc.ir.graph import Graph, Node
-from irc.ir.types import i8, i32, u8
+from irc.ir.types import i8, i32, i64, u8
 from irc.kernels.core.isa import Isa
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last import ChannelsLast
 from irc.layout.quantized_sums import SumOfBytes
 from irc.opdef.base import Op
+from irc.ops.argmax import ArgMax, ArgMin
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import Transpose
 from irc.ops.matmul import MatMul
@@ -26,6 +27,7 @@ from irc.selection import (
     integer,
     matmul,
     pool,
+    position,
     recurrent,
     row_reduction,
     softmax,
@@ -79,6 +81,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))
+    done += selector.take({ArgMax: position.select_kernel, ArgMin: position.select_kernel}, dtypes=(i64,))
     done += selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
     done += selector.take({Transpose: transpose.select_bytes}, dtypes=(i8, u8))
     share_kernels(graph)

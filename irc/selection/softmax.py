@@ -26,7 +26,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     after = selector.only_use(y)
     if x is None or y.dtype != f32 or not x.shape or not worthwhile(*x.shape):
         return None
-    if not _stands(selector, x) or (after is not None and after.op.elementwise):
+    if not stands(selector, x) or (after is not None and after.op.elementwise):
         return None
     axis = node.op.axis % len(x.shape)
     problem = SoftmaxProblem(
@@ -43,13 +43,13 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
 
 
-def _stands(selector: Selector, x: Value) -> bool:
+def stands(selector: Selector, x: Value) -> bool:
     """Tell whether a value is in memory in any case: an input, read several times, or what a kernel computes."""
     node = x.producer
     if node is None or selector.only_use(x) is None:
         return True
     source = node.inputs[0] if isinstance(node.op, Reshape) else None
-    return _of_kernel(selector, x) if source is None else _stands(selector, source)
+    return _of_kernel(selector, x) if source is None else stands(selector, source)
 
 
 def _of_kernel(selector: Selector, x: Value) -> bool:

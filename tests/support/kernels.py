@@ -35,6 +35,7 @@ from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwPoolKernel, PlanePool
 from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
+from irc.kernels.position.problem import PositionProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
@@ -115,6 +116,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
     reordering(u8, (50, 64), (1, 0)),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
+    *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),
 )
 """Every kernel solves one of them on some instruction set."""
 

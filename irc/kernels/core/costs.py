@@ -85,6 +85,8 @@ an exponential; to pack an element of K or V; of an element of Q and of O; and o
 in f32 as measured on Sapphire Rapids: what stands between products costs them as if it stood before them."""
 LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
+PLACED = 2.5
+"""Cycles to compare a vector with the best so far and to keep the better ones and their places."""
 LATENCY, PART = 4.0, 4.0
 """Cycles that an addition takes, for which the next one to the same sum waits; and to load a part of a vector."""
 ROW_ENDED = 6.0
