@@ -1,10 +1,11 @@
 """The loops of TopK for elements of up to 32 bits.
 
-A few best are kept side by side for many rows: the order of an element as an integer, and beside it its index.  Of a
-row alone, both are one number, so that the larger of two is the one to take, and no two are equal: the element's bits
-in an order of integers above, the index below, the smaller the higher.  A long row is compared block by block with the
-worst of a few; many are a row in order, sorted by digits (a stable radix sort), of which only what beats the worst so
-far is kept.
+A few best are kept side by side for many rows: the order of an element as an integer, and beside it its index.  Of rows
+that are not long, first both as one such integer, the index in its last bits: where two of the best differ in these
+only, what they are is found out as above.  Of a row alone, both are one number, so that the larger of two is the one to
+take, and no two are equal: the element's bits in an order of integers above, the index below, the smaller the higher.
+A long row is compared block by block with the worst of a few; many are a row in order, sorted by digits (a stable radix
+sort), of which only what beats the worst so far is kept.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ ROOM = 1024
 """Elements beside the best that are collected before they are sorted."""
 LAST = (1 << 31) - 1
 """The largest key."""
+PACKED = 256
+"""Elements of rows whose indices stand in the last bits of their keys: more of these would often be missed."""
 INDEX = 1 << 31
 """One more than the largest index."""
 
@@ -117,27 +120,26 @@ class TopKLoops:
             best = Best(b, k, side)
             turned = best.keys if columns else b.alloc(self.x.dtype, [AT_ONCE * side], "turned")
 
-            def step(j: Expr, times: int, first: int | None = None) -> None:
+            def step(taker: Taker, j: Expr, times: int, first: int | None = None) -> None:
                 if not columns:  # turned first: compilers make little of vectors of elements that stand apart
                     with b.for_(width, name="c") as c:
                         for r in range(times):
                             b.store(turned, c + r * side, self.x[start + c, j + r, 0])
-                    best.take(width, j, times, lambda c, r: self._key(turned[c + r * side]), first)
+                    taker.take(width, j, times, lambda c, r: self._key(turned[c + r * side]), first)
                     return
                 # whole vectors: behind the columns are those of the next row, and behind the last one is nothing
                 at = b.let((share * index(n) + j) * index(inner) + start, "at")
                 have = b.let((index(outer * n * inner - inner * (times - 1)) - at).min(side), "have")
                 flat = seen_as(self.x, [outer * n * inner])
-                best.take(have, j, times, lambda c, r: self._key(flat[at + c + index(inner) * r]), first)
+                taker.take(have, j, times, lambda c, r: self._key(flat[at + c + index(inner) * r]), first)
 
-            for j in range(0, k, AT_ONCE):
-                step(index(j), min(AT_ONCE, k - j), first=j)
-            best.put_in_order()
-            with b.for_((n - k) // AT_ONCE, name="j") as j:
-                step(j * AT_ONCE + k, AT_ONCE)
-            if (n - k) % AT_ONCE != 0:
-                with b.for_((n - k) % AT_ONCE, name="j") as j:
-                    step(index((n - k) // AT_ONCE) * AT_ONCE + k + j, 1)
+            if self.x.dtype.is_float and k < FEW and n.const is not None and 2 * k < int(n) <= PACKED:
+                packed = PackedBest(b, k + 1, side, (1 << (int(n) - 1).bit_length()) - 1)
+                self._take_all(packed, k + 1, step)
+                with b.if_(packed.put(best, width).ne(0)):
+                    self._take_all(best, k, step)
+            else:
+                self._take_all(best, k, step)
             if self.by_index:
                 best.put_in_order_of_index()
             if columns:
@@ -150,6 +152,18 @@ class TopKLoops:
             else:
                 with b.for_(width, name="c") as c, b.for_(k, name="t") as t:
                     self._put(start + c, t, Const(0, i64), best.places[c + t * side].cast(i64))
+
+    def _take_all(self, taker: Taker, slots: int, step: Callable[..., None]) -> None:
+        """Compare all elements of the rows with the best, of which there are so many."""
+        b, n = self.b, self.x.shape[1]
+        for j in range(0, slots, AT_ONCE):
+            step(taker, index(j), min(AT_ONCE, slots - j), first=j)
+        taker.put_in_order()
+        with b.for_((n - slots) // AT_ONCE, name="j") as j:
+            step(taker, j * AT_ONCE + slots, AT_ONCE)
+        if (n - slots) % AT_ONCE != 0:
+            with b.for_((n - slots) % AT_ONCE, name="j") as j:
+                step(taker, index((n - slots) // AT_ONCE) * AT_ONCE + slots + j, 1)
 
     def _from_column(self, o: Expr, start: Expr, c: Expr, best: Best, t: Expr) -> Expr:
         """Read an element of the best; vectors of elements from all over want places of 32 bits."""
@@ -376,6 +390,80 @@ class Best:
     def _store(self, c: Expr, t: int, key: Expr, place: Expr) -> None:
         self.b.store(self.keys, c + t * self.side, key)
         self.b.store(self.places, c + t * self.side, place)
+
+
+@dataclass
+class PackedBest:
+    """The best `k` keys so far of `side` rows side by side, in whose last bits, those of `mask`, their indices stand.
+
+    The larger of two numbers is all that is to be computed.  Keys that differ in these bits only may be in the wrong
+    order, or not among the best: there is one more than are wanted, which shows that.
+    """
+
+    b: LoopBuilder
+    k: int
+    side: int
+    mask: int
+
+    def __post_init__(self) -> None:
+        self.keys = self.b.alloc(i32, [self.k * self.side], "packed")
+
+    def take(
+        self, width: Expr, j: Expr, times: int, key: Callable[[Expr, int], Expr], first: int | None = None
+    ) -> None:
+        """Compare the elements from `j` on, `times` of each row, with the best; the first ones fill slot after slot."""
+        b = self.b
+        with b.for_(width, "simd", "c") as c:
+            new: list[Expr] = []
+            for r in range(times):
+                place = _i32(self.mask) - (j + r).cast(i32)
+                new.append(b.let(Bin("bitor", Bin("bitand", key(c, r), _i32(~self.mask)), place), "key"))
+            if first is not None:
+                for r, v in enumerate(new):
+                    b.store(self.keys, c + (first + r) * self.side, v)
+                return
+            keys = self._held(c)
+            for v in new:
+                rose = [keys[0].max(v)]
+                rose += [keys[t].max(keys[t - 1].min(v)) for t in range(1, self.k)]
+                keys: list[Expr] = [b.let(e, "held") for e in rose]
+            self._store(c, keys)
+
+    def put_in_order(self) -> None:
+        """Exchange neighbours until the keys descend."""
+        with self.b.for_(self.side, "simd", "c") as c:
+            keys = self._held(c)
+            for last in range(self.k - 1, 0, -1):
+                for t in range(last):
+                    a, b = keys[t : t + 2]
+                    keys[t : t + 2] = [self.b.let(e, "held") for e in (a.max(b), a.min(b))]
+            self._store(c, keys)
+
+    def put(self, best: Best, width: Expr) -> Expr:
+        """Store the indices of all keys but the last. Returns 0 unless some keys differ in their last bits only."""
+        b = self.b
+        alike = b.alloc(i32, [self.side], "alike")
+        with b.for_(width, "simd", "c") as c:
+            keys, found = self._held(c), _i32(0)
+            for t in range(self.k - 1):
+                same = Bin("bitand", Bin("bitxor", keys[t], keys[t + 1]), _i32(~self.mask)).eq(_i32(0))
+                found = Bin("bitor", found, _mask(same))
+                b.store(best.places, c + t * self.side, _i32(self.mask) - Bin("bitand", keys[t], _i32(self.mask)))
+            b.store(alike, c, found)
+        total = b.var(_i32(0), "any")
+        with b.for_(width, name="c") as c:
+            b.assign(total, Bin("bitor", total, alike[c]))
+        return total
+
+    def _held(self, c: Expr) -> list[Expr]:
+        return [self.b.let(self.keys[c + t * self.side], "held") for t in range(self.k)]
+
+    def _store(self, c: Expr, keys: list[Expr]) -> None:
+        for t, key in enumerate(keys):
+            self.b.store(self.keys, c + t * self.side, key)
+
+
+Taker = Best | PackedBest
 
 
 def _side(count: int) -> int:
