@@ -169,6 +169,18 @@ IRC_TEST __m512i _mm512_permutexvar_epi32(__m512i from, __m512i x) {
     for (int i = 0; i < 16; i++) found[i] = x[from[i] & 15];
     return found;
 }
+IRC_TEST __m512i _mm512_permutexvar_epi16(__m512i from, __m512i x) {
+    uint16_t places[32], given[32], found[32];
+    memcpy(places, &from, sizeof from);
+    memcpy(given, &x, sizeof x);
+    for (int i = 0; i < 32; i++) found[i] = given[places[i] % 32];
+    return _mm512_loadu_si512(found);
+}
+IRC_TEST __mmask16 _mm512_cmpge_epu32_mask(__m512i a, __m512i b) {
+    unsigned found = 0;
+    for (int i = 0; i < 16; i++) found |= (unsigned)(a[i] >= b[i]) << i;
+    return (__mmask16)found;
+}
 IRC_TEST __m512 _mm512_set1_ps(float a) { return (__m512){0} + a; }
 IRC_TEST __m512 _mm512_min_ps(__m512 a, __m512 b) {
     for (int i = 0; i < 16; i++) b[i] = a[i] < b[i] ? a[i] : b[i];
