@@ -99,6 +99,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         byte_tables,
         channels_last,
         concat_in_place,
+        dynamic_quantization,
         fake_quantized,
         fold_taps,
         images,
@@ -122,6 +123,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
     tables: Pass = ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa))
     sums: Pass = ("quantized-sums", lambda graph, sink: quantized_sums.run(graph, isa))
+    dynamic: Pass = ("dynamic-quantization", lambda graph, sink: dynamic_quantization.run(graph, isa))
     narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
     wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
     again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
@@ -144,7 +146,11 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (*COMPILE_C[:folded], *_each(fake, integers, windows, tables, sums, narrow), *COMPILE_C[folded:at])
+    before = (
+        *COMPILE_C[:folded],
+        *_each(fake, integers, windows, tables, sums, dynamic, narrow),
+        *COMPILE_C[folded:at],
+    )
     return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 

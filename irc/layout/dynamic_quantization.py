@@ -1,0 +1,73 @@
+"""DynamicQuantizeLinear multiplies by the reciprocal of its scale, and corrects the product to the quotient.
+
+A division takes as long as all else of a step.  With r = 1 / y, rounded, and q near x / y, q + r (x - q y) is nearer,
+and from a q within the last digit it is the quotient as rounded (Markstein).  The products are exact with fused
+multiply-adds, which instruction sets with vectors of eight floats have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from irc.expr import Const, Expr, call, select
+from irc.ir.graph import Graph, Node, Value
+from irc.ir.types import TensorType, f32, i32, u8
+from irc.kernels.core.isa import Isa
+from irc.opdef.base import Array
+from irc.opdef.builder import Builder
+from irc.opdef.elementwise import Elementwise
+from irc.opdef.signature import Sig
+from irc.ops.quantize import DynamicQuantizeLinear
+from irc.passes.replace import put_in_place
+
+SETS = ("avx512", "avx2")
+"""Instruction sets with fused multiply-adds for which a division is slow."""
+SMALLEST = 2.0**-100
+"""A divisor from which on nothing on the way is denormal."""
+
+
+@dataclass(frozen=True)
+class ByteInRange(Elementwise):
+    """The byte nearest to x / y, plus a zero point, where x is at most 255 y; r: the reciprocal of y."""
+
+    sig: ClassVar[Sig] = Sig("x: any, y: any, r: any, zero: any -> z: any")
+
+    def infer(self, x: Value, y: Value, r: Value, zero: Value) -> TensorType:
+        return TensorType(u8, x.tensor.shape)
+
+    def reference(self, x: Array, y: Array, r: Array, zero: Array) -> Array:
+        whole = np.rint(np.divide(x, y)) + zero.astype(np.float32)
+        return np.where(whole > 0, np.minimum(whole, 255), 0).astype(np.uint8)  # NaN compares to nothing
+
+    def scalar(self, x: Expr, y: Expr, r: Expr, zero: Expr) -> Expr:  # pyright: ignore[reportIncompatibleVariableOverride]
+        q = x * r
+        for _ in range(2):
+            q = call("fma", call("fma", -q, y, x), r, q)
+        none = Const(0.0, f32)
+        whole = call("round", select(y.lt(Const(SMALLEST, f32)), x / y, q)) + zero.cast(f32)
+        return select(none.lt(whole), whole.min(Const(255.0, f32)), none).cast(i32).cast(u8)
+
+
+def run(graph: Graph, isa: Isa) -> int:
+    """Rewrite such operations, in place.  Returns how many."""
+    found = [n for n in graph.nodes if isinstance(n.op, DynamicQuantizeLinear) and isa.name in SETS]
+    for node in found:
+        _rewrite(graph, node)
+    if found:
+        graph.prune()
+    return len(found)
+
+
+def _rewrite(graph: Graph, node: Node) -> None:
+    (x,), b = node.operands, Builder(graph, node.name or node.op.name, node.loc)
+    axes, origin = list(range(len(x.shape))), b.const(0.0, f32)
+    least = b.Min(b.ReduceMin(x, axes, keepdims=False), origin)
+    most = b.Max(b.ReduceMax(x, axes, keepdims=False), origin)
+    scale = b.Div(b.Sub(most, least), b.const(255.0, f32))
+    zero = b.QuantizeLinear(b.Neg(least), scale)
+    y = b.add(ByteInRange(), x, scale, b.Div(b.const(1.0, f32), scale), zero)
+    for old, new in zip(node.outputs, (y, scale, zero), strict=True):
+        put_in_place(graph, old, new)
