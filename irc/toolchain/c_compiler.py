@@ -33,6 +33,7 @@ from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
 from irc.toolchain.caches import second_cache
+from irc.toolchain.gcc_flags import GCC_LEFT_OUT, GCC_LOOPS
 from irc.toolchain.presets import PRESETS, Preset
 from irc.toolchain.processor import cpu_features
 from irc.toolchain.vector_units import multiplied
@@ -40,8 +41,6 @@ from irc.toolchain.vector_units import multiplied
 _LANGUAGE = ("-std=c11", "-fno-math-errno", "-fno-trapping-math")
 COMMON = (*_LANGUAGE, "-fPIC", "-fvisibility=hidden")
 """Flags of every file; `optimisation` and `contraction` add those that differ."""
-GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
-"""What GCC is told of loops and of kernels with vectors; other compilers have -O3 for it, and refuse some of these."""
 ONLY_KERNELS, WITHOUT_KERNELS = "IRC_ONLY_KERNELS", "IRC_WITHOUT_KERNELS"
 """Macros that leave out the rest, or the kernels, of a C file that holds both: they are compiled differently."""
 _V2 = ("pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
@@ -351,13 +350,15 @@ def contraction(kernels: bool) -> str:
     return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
 
 
-def optimisation(compiler: Compiler) -> tuple[str, ...]:
-    """Choose the optimisation, the same for kernels and loops.
+def optimisation(compiler: Compiler, kernels: bool) -> tuple[str, ...]:
+    """Choose the optimisation of kernels or of loops.
 
     What GCC's -O3 adds to its flags unrolls loops completely, two to seven times the time, and goes over the unrolled
     tiles of kernels again, a twelfth of the time: for code that is no faster.
     """
-    return ("-O3",) if compiler.is_clang else GCC_LOOPS
+    if compiler.is_clang:
+        return ("-O3",)
+    return (*GCC_LOOPS, *GCC_LEFT_OUT) if kernels else GCC_LOOPS
 
 
 def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:
@@ -451,7 +452,7 @@ def build(
             began = perf_counter()
             flags = [*COMMON, *(others or {}).get(source, target).flags, *extra]
             of_loops = () if kernels else gathers((others or {}).get(source, target), compiler)
-            chosen = [*optimisation(compiler), *of_loops, *flags, contraction(kernels), *part]
+            chosen = [*optimisation(compiler, kernels), *of_loops, *flags, contraction(kernels), *part]
             _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
             return " ".join([source, *part]), perf_counter() - began
 

@@ -79,7 +79,12 @@ def report(folder: Path, text: str, target: str) -> set[int]:
     compiler = find_compiler()
     assert compiler is not None
     (folder / "f.c").write_text(text)
-    flags = [*COMMON, *resolve_target(target, compiler).flags, *optimisation(compiler), contraction(False)]
+    flags = [
+        *COMMON,
+        *resolve_target(target, compiler).flags,
+        *optimisation(compiler, kernels=False),
+        contraction(False),
+    ]
     command = [*compiler.command, *flags, "-fopt-info-vec-optimized", "-c", "f.c", "-o", "f.o"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=600)
     return {int(m[1]) for m in re.finditer(r"^f\.c:(\d+):.* vectorized", done.stderr, re.MULTILINE)}
@@ -192,7 +197,12 @@ def test_a_limit_is_one_instruction(tmp_path: Path) -> None:
         (tmp_path / name).write_text(str(content), "utf-8")
     compiler = find_compiler()
     assert compiler is not None
-    flags = [*COMMON, *resolve_target("x86-64-v4", compiler).flags, *optimisation(compiler), contraction(False)]
+    flags = [
+        *COMMON,
+        *resolve_target("x86-64-v4", compiler).flags,
+        *optimisation(compiler, kernels=False),
+        contraction(False),
+    ]
     subprocess.run([*compiler.command, *flags, "-S", "model.c", "-o", "f.s"], cwd=tmp_path, check=True, timeout=60)
     text = (tmp_path / "f.s").read_text()
     assert "vmaxps" in text

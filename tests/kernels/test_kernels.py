@@ -40,7 +40,7 @@ def compilers() -> list[list[str]]:
 
 def with_flags(compiler: list[str]) -> list[str]:
     """The compiler, told to build kernels as artefacts have them, with every warning an error."""
-    return [*compiler, *optimisation(describe_compiler(tuple(compiler))), *FLAGS]
+    return [*compiler, *optimisation(describe_compiler(tuple(compiler)), kernels=True), *FLAGS]
 
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")

@@ -76,7 +76,7 @@ def source() -> str:
 def command_of(compiler: str) -> list[str]:
     """The compiler with the flags of a file that is not kernels."""
     command = tuple(shlex.split(compiler))
-    return [*command, *COMMON, *optimisation(describe_compiler(command)), "-ffp-contract=off"]
+    return [*command, *COMMON, *optimisation(describe_compiler(command), kernels=False), "-ffp-contract=off"]
 
 
 def build(folder: Path, compiler: str, *flags: str) -> ctypes.CDLL:

@@ -70,9 +70,9 @@ _COMMENTS = {
     "shr": "/* Shifting by the width or more gives the sign. */\n",
     "pow": "/* Wraps; negative powers of anything but 1 and -1 are 0. */\n",
 }
-_REAL = {
-    "min": "const $c m = a < b ? a : b; /* one instruction */\n    return a != a ? a : m;",
-    "max": "const $c m = a > b ? a : b; /* one instruction */\n    return a != a ? a : m;",
+_REAL = {  # a + a: GCC takes seconds for chains of maxima with a in its place
+    "min": "const $c m = a < b ? a : b; /* one instruction */\n    return a != a ? a + a : m;",
+    "max": "const $c m = a > b ? a : b; /* one instruction */\n    return a != a ? a + a : m;",
     "mod": """$c r = fmod$s(a, b);
     if (b != 0) r = r == 0 ? copysign$s(0, b) : (b < 0) != (r < 0) ? r + b : r;
     return r;""",
@@ -129,7 +129,7 @@ def _real_helpers(name: str) -> dict[str, Helper]:
         found[f"{op}_{name}"] = Helper(
             "/* Of equal values (zeros of either sign) the first; NaN if either is. */\n"
             f"static inline {c} irc_{op}_{name}({c} a, {c} b) {{\n"
-            f"    const {c} m = b {order} a ? b : a;\n    return b != b ? b : m;\n}}\n"
+            f"    const {c} m = b {order} a ? b : a;\n    return b != b ? b + b : m;\n}}\n"
         )
     found[f"sign_{name}"] = Helper(
         f"static inline {c} irc_sign_{name}({c} a) {{\n"

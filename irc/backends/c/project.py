@@ -11,7 +11,7 @@ from irc.backends.c.interface import Interface
 from irc.backends.c.kernel_text import in_lines
 from irc.backends.c.sizes import dim_text
 from irc.loops.ir import Buffer
-from irc.toolchain.c_compiler import GCC_LOOPS
+from irc.toolchain.gcc_flags import GCC_LOOPS
 
 BUILD_FILES = ("Makefile", "CMakeLists.txt", "main.c")
 
