@@ -70,9 +70,9 @@ def _split(body: list[Stmt]) -> tuple[list[Let], list[Stmt]]:
 
 def _divides(s: For) -> bool:
     """Tell whether iterations of a loop in a parallel one are divided with it."""
-    if s.kind == "parallel":
-        return True
     extent = constant_of(s.extent)
+    if extent == 0 or s.kind == "parallel":
+        return extent != 0
     long = extent is None or extent >= LONG
     return s.kind == "simd" and long and all(map(elementwise, s.body))
 

@@ -116,3 +116,11 @@ def test_threads_compute_all_of_them(batch: int | str) -> None:
         wanted = ReferenceEvaluator(model).run(None, feeds)
         for got, want in zip(compiled(feeds), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+def test_a_loop_that_never_runs_divides_nothing() -> None:
+    def build(b: LoopBuilder) -> None:
+        with b.for_(N, "parallel") as i, b.for_(0, "parallel") as j, b.for_(8, "simd") as t:
+            b.store(OUT, (i, j, 0, t), 1.0)
+
+    assert len(nest_of(loop_of(build)).loops) == 1
