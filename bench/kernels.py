@@ -1,4 +1,5 @@
-"""Kernels beside the machine's peak: python bench/kernels.py [gemm matmul conv direct depthwise last costs].
+"""Kernels beside the machine's peak: python bench/kernels.py [gemm matmul terms conv direct depthwise last
+costs].
 
 The FMA peak is measured between the kernels, in the same process, because clocks drift; processor time, the best of
 several rounds.  One thread.
@@ -29,10 +30,14 @@ from irc.kernels.core.costs import costs_of
 from irc.kernels.core.invocation import argument_struct
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.pool.nchw import NchwGlobalPoolKernel, NchwPoolKernel
+from irc.kernels.gemm.split_bf16 import SplitGemmKernel
+from irc.kernels.pool.nchw import NchwPoolKernel
 from irc.kernels.pool.nhwc import NhwcGlobalPoolKernel, NhwcPoolKernel
 from irc.kernels.pool.problem import GlobalPoolProblem, Mode, PoolProblem
-from irc.toolchain import c_compiler
+from irc.kernels.reduction.problem import RowReductionProblem
+from irc.kernels.reduction.rows import RowReductionKernel
+from irc.kernels.split_bf16.bf16_terms import TERMS
+from irc.toolchain import c_compiler, matrix_units
 
 FLAGS = "-std=c11 -O3 -march=native -mprefer-vector-width=512 -ffp-contract=fast -fno-math-errno -fno-trapping-math"
 PEAK = """
@@ -265,6 +270,41 @@ def bench_matmul() -> None:
             report(f"matmul {name} {batch} x m={m} n={n} k={k}", 2 * batch * m * n * k, run, lib)
 
 
+TERM_GEMMS = [  # rows, columns, products of a sum
+    (128, 768, 768),
+    (128, 3072, 768),
+    (256, 512, 512),
+    (784, 128, 512),
+    (3136, 64, 256),
+    (32, 768, 768),
+]
+
+
+def bench_terms() -> None:
+    """Products from one to three bf16 terms on AMX, of weights and of two operands, as in docs/adr/0010."""
+    isa = host_isa()
+    if not isa.tiles or not matrix_units.permitted():
+        print("no AMX here")
+        return
+    for m, n, k in TERM_GEMMS:
+        a, b, c = aligned((m, k)), aligned((k, n)), aligned((m, n), "zero")
+        for precision, terms in TERMS.items():
+            for constant in (True, False):
+                problem = GemmProblem.contiguous(plain(), m, n, k, constant, precision)
+                kernel = SplitGemmKernel.best(problem, isa)
+                assert kernel is not None
+                lib = build([PROTOTYPES, PEAK % isa.vector, kernel.source()])
+                given = b
+                if constant:
+                    packed = kernel.pack_b(b)
+                    given = aligned((packed.nbytes // 4,)).view(packed.dtype)
+                    given[:] = packed.reshape(-1)
+                sizes = {name: int(size) for name, size in kernel.arguments_for(problem).items()}
+                order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
+                name = f"{terms} terms m={m} n={n} k={k}{'' if constant else ', B given'}"
+                report(name, 2 * m * n * k, invoke(lib, kernel, a, given, c, *order), lib)
+
+
 DEPTHWISE = [  # channels, size, window, stride: MobileNets
     (32, 112, 3, 1),
     (96, 112, 3, 2),
@@ -360,14 +400,12 @@ def bench_last() -> None:
         versus(f"{mode} pool {c} {size} {k}x{k}/{stride}", x.nbytes + y.nbytes, run, other)
     for c, size in GLOBAL_LAST:
         x, y = aligned((size, size, c)), aligned((c,), "zero")
-        kernels = (
-            NhwcGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nhwc", plain(), "average"), isa),
-            NchwGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nchw", plain(), "average"), isa),
-        )
-        assert kernels[0] is not None and kernels[1] is not None
-        lib = build([PROTOTYPES, *(kernel.source() for kernel in kernels if kernel)])
-        run = invoke(lib, kernels[0], x, y, 1, c, size * size, 0, c, 0)
-        other = invoke(lib, kernels[1], x, y, 1, c, size * size, 0, size * size, 0, 1)
+        last = NhwcGlobalPoolKernel.best(GlobalPoolProblem.contiguous("nhwc", plain(), "average"), isa)
+        rows = RowReductionKernel.best(RowReductionProblem.contiguous("mean", c, size * size), isa)
+        assert last is not None and rows is not None
+        lib = build([PROTOTYPES, last.source(), rows.source()])
+        run = invoke(lib, last, x, y, 1, c, size * size, 0, c, 0)
+        other = invoke(lib, rows, x, y, 1, c, 1, size * size, 0, size * size, 0)
         versus(f"mean {c} {size}x{size}", x.nbytes, run, other)
 
 

@@ -61,7 +61,7 @@ SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}
 """The same of B, where its terms are not stored: it is done between products, but what it stores displaces what they
 load from the first cache."""
 SPLITTING_ROWS_OF_B, TURNED = {3: 0.6, 2: 0.4, 1: 0.25}, 0.4
-"""The same of a B that is no constant, and to copy an element first where columns stand side by side."""
+"""The same of a B that is no constant; and to copy an element of it, or of A, first, where it stands the other way."""
 DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 """Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
 WINOGRAD_SPLIT = 0.9

@@ -109,7 +109,8 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             return likely(problem.count) * n * k * (m / (VECTOR.lanes * AVX512.fma * FEW) + 2 / costs.stream)
         covered = m * (-(-n // TILE_ROWS) * TILE_ROWS) * (-(-k // CHUNK) * CHUNK)
         cycles = covered * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
-        cycles += m * k * SPLITTING[self.terms] + n * k * self._splitting_b(problem) * -(-m // 256)
+        cycles += m * k * (SPLITTING[self.terms] + (TURNED if problem.a[3] != 1 else 0))
+        cycles += n * k * self._splitting_b(problem) * -(-m // 256)
         cycles += problem.streamed * problem.dtype.itemsize / costs_of(AVX512).stream
         if not self.b_constant:
             cycles += k * PANEL * self._splitting_b(problem)  # of the first panel, during which nothing is multiplied
@@ -262,7 +263,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
             bf16_terms.TYPES,
             bf16_terms.head(self.unit),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
-            self._splits() if self.heights else [],
+            [square(VECTOR.lanes, f32), *self._splits()] if self.heights else [],
             self._shared("", fill(text.CALL, **given), rows, fill(text.EXACT, **given)),
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             *tiles,
@@ -278,7 +279,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
         """Print what makes terms of B."""
         if self.b_constant:
             return [bf16_terms.SPLIT_PANEL] if self.terms == 3 else []
-        return [square(VECTOR.lanes, f32), *bf16_terms.split_rows(self.terms)]
+        return bf16_terms.split_rows(self.terms)
 
     def _shared(self, what: str, *texts: str) -> Part:
         """Make what all kernels of these terms share; products of vectors are the kernel's own, as they end in it."""

@@ -212,10 +212,10 @@ IRC_INLINE void irc_split_pairs(irc_splitting *s, int64_t pairs) {
 
 ROWS_SPLITTING = Piece(
     "IRC_AMX_ROWS_SPLITTING",
-    """/* Of a B that is no constant; what stands `ahead` of a row is fetched. */
+    """/* Of a B that is no constant. */
 typedef struct {
     const float *b;
-    int64_t step, at, end, have, ahead;
+    int64_t step, at, end, have;
     uint16_t *to; /* the chunk of row `at` */
     __mmask16 columns[2];
 } irc_rows_splitting;
@@ -223,8 +223,7 @@ typedef struct {
 IRC_HELPER irc_rows_splitting irc_split_rows_later(const float *b, int64_t step, int64_t columns, int64_t have,
                                                    int64_t all, uint16_t *to) {
     const uint32_t real = columns < 32 ? (1u << columns) - 1 : 0xffffffff;
-    const int64_t ahead = step > 32 ? 32 : 0; /* the next panel */
-    return (irc_rows_splitting){b, step, 0, all, have, ahead, to, {(__mmask16)real, (__mmask16)(real >> 16)}};
+    return (irc_rows_splitting){b, step, 0, all, have, to, {(__mmask16)real, (__mmask16)(real >> 16)}};
 }
 """,
 )
@@ -242,8 +241,9 @@ IRC_INLINE void irc_split_rows_$T(irc_rows_splitting *s, int64_t pairs) {
         for (int w = 0; w < 2; w++) {
             const irc_f32x16 x = (irc_f32x16)_mm512_maskz_loadu_ps(even & s->columns[w], b + w * 16);
             const irc_f32x16 y = (irc_f32x16)_mm512_maskz_loadu_ps(odd & s->columns[w], b + step + w * 16);
-            __builtin_prefetch(b + w * step + s->ahead);
-            __builtin_prefetch(b + w * step + s->ahead + 16);
+            /* Into the second cache: rows are often a power of two apart, and displace each other in the first. */
+            __builtin_prefetch(b + 16 * step + w * 16, 0, 2);
+            __builtin_prefetch(b + 17 * step + w * 16, 0, 2);
             irc_pair_$T(x, y, to + w * 512, 1024);
         }
         to += 32;

@@ -215,6 +215,27 @@ static void ${S}_skinny_part(void *given, int64_t begin, int64_t end) {
 """
 
 PACK = """
+/* At most 16 rows of a chunk of A, `have` columns of it, to rows of 32. */
+IRC_APART void ${C}_turn_a(const float *a, int64_t row, int64_t col, int64_t rows, int64_t have, float *to) {
+    if (row != 1) {
+        for (int64_t j = 0; j < have; j++)
+            for (int64_t i = 0; i < rows; i++) to[i * 32 + j] = a[i * row + j * col];
+        return;
+    }
+    IRC_AS_LOOP
+    for (int64_t j = 0; j < have; j += 16, to += 16) {
+        irc_f32x16 x[16];
+        IRC_FULL_UNROLL
+        for (int i = 0; i < 16; i++) {
+            const float *const from = a + (j + i < have ? j + i : have - 1) * col;
+            x[i] = rows == 16 ? irc_f32x16_load(from) : irc_f32x16_load_part(from, rows);
+        }
+        irc_f32x16_square(x);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < 16; i++) irc_f32x16_store(to + i * 32, x[i]);
+    }
+}
+
 /* Rows of A become terms.  Two tiles stand beside each other, a last one alone. */
 static void ${C}_pack(const ${C}_call *g, const ${C}_packed *at) {
     const int64_t chunks = at->chunk1 - at->chunk0, tile = g->height * 32;
@@ -229,9 +250,7 @@ static void ${C}_pack(const ${C}_call *g, const ${C}_packed *at) {
             const float *from = a;
             int64_t step = g->a_row;
             if (g->a_col != 1) {
-                for (int64_t j = 0; j < have; j++)
-                    for (int64_t i = 0; i < g->height && i < left; i++)
-                        copy[i * 32 + j] = a[i * g->a_row + j * g->a_col];
+                ${C}_turn_a(a, g->a_row, g->a_col, g->height < left ? g->height : left, have, copy);
                 from = copy;
                 step = 32;
             }
