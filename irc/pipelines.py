@@ -137,21 +137,15 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     moved: Pass = ("narrow-transposes", lambda graph, sink: narrow_transposes.run(graph, isa))
     places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
     stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
-    kernels = (dropped, layout, moved, places, last)
-    if precision == "medium" and isa.dots:
-        kernels = (*kernels, stored)
+    kernels = (dropped, layout, moved, places, last, *[stored] * (precision == "medium" and isa.dots))
     strings: Pass = ("texts", texts.run)
     decoders: Pass = ("images", images.run)
     if not isa.has_vectors:
         return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
     first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
     folded = [name for name, _ in COMPILE_C].index("fold")
-    before = (
-        *COMPILE_C[:folded],
-        *_each(fake, integers, windows, tables, sums, dynamic, narrow),
-        *COMPILE_C[folded:at],
-    )
-    return (*before, *first, *COMPILE_C[at:], *_each(again, *kernels))
+    small = _each(fake, integers, windows, tables, sums, dynamic, narrow)
+    return (*COMPILE_C[:folded], *small, *COMPILE_C[folded:at], *first, *COMPILE_C[at:], *_each(again, *kernels))
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
