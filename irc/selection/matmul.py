@@ -23,6 +23,8 @@ from irc.ops.matmul import MatMul
 from irc.selection.selector import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
+DISTANT = 8 << 20
+"""Bytes of a model's constants of which a run finds none in the caches of its cores."""
 
 
 @dataclass
@@ -185,6 +187,7 @@ def _problem(
         matrices=math.prod(_lead_shape(p, right)) if constant else 0,
         slots=tuple(zip(i[4:], j[4:], m[4:], strict=True)),
         narrow=_narrow(p, right),
+        distant=constant and selector.weights >= DISTANT,
     )
 
 

@@ -6,8 +6,10 @@ are read where they stand, by strides, through rearrangements in between.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
 from irc.expr import Const, Expr, Size, index
@@ -123,6 +125,12 @@ class Selector:
         self.elements = Elements()
         self.collector = Collector(graph, self.elements)
         self._packed: dict[tuple[object, ...], Value] = {}
+
+    @cached_property
+    def weights(self) -> int:
+        """The bytes of all constants that a run reads, without tables of which it reads a few rows."""
+        read = [v for v in self.graph.constants() if any(node.op.name != "Gather" for node in v.uses)]
+        return sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in read)
 
     def constant(self, packed: Packed, array: Callable[[], Array], key: tuple[object, ...], name: str) -> Value:
         """Add a constant as a kernel packs it, equal ones once.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from irc.diagnostics import Sink
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, plain
 from irc.kernels.core.registry import select
@@ -18,7 +20,10 @@ from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.segments import SegmentsGemmKernel
 from irc.kernels.gemm.streams import StreamsGemmKernel
 from irc.kernels.gemm.strips import StripsGemmKernel
+from irc.pipelines import compile_c
+from irc.selection.selector import KernelOp
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
+from tests.support.lowering import graph_of, random
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 SIZES = [(m, k) for m in (1, 2, 3, 5, 8, 9, 31) for k in (1, 3, 16, 37)] + [(4, 1100), (70, 300), (3, 2500), (230, 65)]
@@ -62,6 +67,7 @@ def test_dots(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DTyp
     """Every width of tiles, B as it is packed, in place and packed when called."""
     columns = ((2, 2), (17, 4), (67, 6)) if isa == "avx512" else ((5, 3), (17, 6))
     kernels = [dots(isa, n, width, constant, fused, dtype) for n, width in columns]
+    kernels[1:] = [replace(kernel, ahead=constant) for kernel in kernels[1:]]
     lib = build(tmp_path, list(dict.fromkeys(kernels)))
     for (n, _), kernel in zip(columns, kernels, strict=True):
         for m, k in SIZES:
@@ -163,6 +169,31 @@ def test_selection(isa: str) -> None:
     assert chosen(8, 3072, 384, False) is chosen(2048, 5, 12, False) is StripsGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "distant", "ahead"),
+    [(1, 768, True, True), (1, 64, True, False), (2, 768, True, False), (1, 768, False, False)],
+)
+def test_next_columns_are_fetched_for_one_row(m: int, n: int, distant: bool, ahead: bool) -> None:
+    """Where B is large and comes from memory."""
+    problem = replace(GemmProblem.contiguous(plain(), m, n, 768, True), distant=distant)
+    found = DotsGemmKernel.best(problem, ISAS["avx2"])
+    assert found is not None and found.ahead == ahead
+
+
+@pytest.mark.parametrize(("layers", "ahead"), [(1, False), (5, True)])
+def test_weights_of_large_models_come_from_memory(layers: int, ahead: bool) -> None:
+    def built(b: Any, x: Any) -> Any:
+        for _ in range(layers):
+            x = b.MatMul(x, random(768, 768))
+        return x
+
+    graph = graph_of(built, random(1, 768))
+    for _, run in compile_c(ISAS["avx2"]):
+        run(graph, Sink())
+    kernels = [n.op.kernel for n in graph.nodes if isinstance(n.op, KernelOp)]
+    assert [k.ahead for k in kernels if isinstance(k, DotsGemmKernel)] == [ahead] * layers
 
 
 def test_few_rows_take_wide_panels() -> None:

@@ -38,6 +38,8 @@ HIGHEST = 8
 """Rows of a tile at most."""
 BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
+LINE = 64
+"""Bytes of a line of the cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
 REACHED = 0.6
@@ -58,17 +60,8 @@ IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict 
         IRC_FULL_UNROLL
         for (int c = 0; c < C; c++) all[i][c] = ($V){0};
     }
-    for (; k >= $L; k -= $L, a += $L, b += $L) {
-        IRC_FULL_UNROLL
-        for (int c = 0; c < C; c++) bv[c] = ${V}_load(b + c * b_col);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            $V x = ${V}_load(a + i * a_row);
-            ${V}_keep(&x);
-            IRC_FULL_UNROLL
-            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
-        }
-    }
+$lines    for (; k >= $L; k -= $L, a += $L, b += $L) {
+$step    }
     if (k > 0) {
         IRC_FULL_UNROLL
         for (int c = 0; c < C; c++) bv[c] = ${V}_load_part(b + c * b_col, k);
@@ -91,6 +84,28 @@ $dots        ${V}_store(got, acc[0]);
             if (i + u < R * C) sums[(i + u) / C * row + (i + u) % C] += got[u];
     }
 }
+"""
+
+_STEP = """\
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c++) bv[c] = ${V}_load(b + c * b_col);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            $V x = ${V}_load(a + i * a_row);
+            ${V}_keep(&x);
+            IRC_FULL_UNROLL
+            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
+        }
+"""
+
+_LINES = """\
+    for (; k >= $line; k -= $line) { /* a line of the cache at a time, and those of the next columns */
+        IRC_FULL_UNROLL
+        for (int c = 0; c < C; c++) __builtin_prefetch(b + (C + c) * b_col, 0, 1);
+        IRC_FULL_UNROLL
+        for (int s = 0; s < $line / $L; s++, a += $L, b += $L) {
+$step        }
+    }
 """
 
 _INSTANCE = """\
@@ -201,20 +216,30 @@ _PACKING = """\
 class DotsGemmKernel(GemmKernel):
     """A matrix product whose vectors lie along k: A's columns contiguous (`a_col` is 1).
 
-    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.
+    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.  ahead: whether B comes from
+    memory for one row of A, and the next columns are fetched while some are multiplied.
     """
 
     width: int = 1
     widths: tuple[int, ...] = (1,)
+    ahead: bool = False
 
     @classmethod
     def of_width(
-        cls, isa: Isa, dtype: DType, m: DimLike, n: int, epilogue: Epilogue, constant: bool, width: int
+        cls,
+        isa: Isa,
+        dtype: DType,
+        m: DimLike,
+        n: int,
+        epilogue: Epilogue,
+        constant: bool,
+        width: int,
+        ahead: bool = False,
     ) -> Self:
         """Make the variant with tiles so many columns wide, as high as registers allow."""
         rows = min(HIGHEST, (isa.registers - 1 - width) // width)
         heights, widths = heights_of(m, rows), tuple(sorted(heights_of(n, width)))
-        return cls(Tile(isa, dtype, rows, 1), epilogue, constant, heights, False, width, widths)
+        return cls(Tile(isa, dtype, rows, 1), epilogue, constant, heights, False, width, widths, ahead)
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
@@ -222,9 +247,10 @@ class DotsGemmKernel(GemmKernel):
         n, constant = problem.n, bool(problem.matrices)
         if problem.dtype not in (f32, f64) or problem.a[3] != 1 or not n.is_const or int(n) < 2:
             return
+        ahead = problem.distant and problem.m == 1 and problem.streamed > 0
         for width in WIDTHS:
             if width <= int(n):
-                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width)
+                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width, ahead)
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
@@ -281,13 +307,15 @@ class DotsGemmKernel(GemmKernel):
 
     @property
     def _body(self) -> str:
-        return f"{self.tile.name.replace('tile', 'dots', 1)}x{self.width}"
+        return f"{self.tile.name.replace('tile', 'dots', 1)}x{self.width}{'_ahead' if self.ahead else ''}"
 
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol
         group = min(4, t.lanes)
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
+        given |= {"step": fill(_STEP, **given), "line": LINE // t.dtype.itemsize}
+        given |= {"lines": fill(_LINES, **given | {"step": indent(str(given["step"]), " " * 4)}) if self.ahead else ""}
         given |= {"TD": TILES_DOWN, "TA": TILES_ACROSS, "block": BLOCK // t.dtype.itemsize, "worthwhile": WORTHWHILE}
         sizes = [(r, c) for r in self.heights for c in self.widths]
         runs = ", ".join(

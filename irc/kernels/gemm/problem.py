@@ -38,7 +38,8 @@ class GemmProblem(Problem):
     batch: extents of i and j.  a, b: strides along i, j, rows and columns; c: along i, j and rows, its columns stand
     side by side.  matrices: of a constant B, how many there are, its strides along i and j then in matrices, [k, n]
     each; 0: B is an operand of the run.  slots: strides of the epilogue's operands along i, j and rows (m); rows and
-    columns of the epilogue are m and n.  narrow: how the file stores a single constant B, if not as floats.
+    columns of the epilogue are m and n.  narrow: how the file stores a single constant B, if not as floats.  distant:
+    whether the model has so many constants that B is not in the caches of a core when it is read.
     """
 
     epilogue: Epilogue
@@ -52,6 +53,7 @@ class GemmProblem(Problem):
     matrices: int
     slots: tuple[tuple[Dim, Dim, Dim], ...]
     narrow: Narrow | None = None
+    distant: bool = False
 
     @classmethod
     def contiguous(
