@@ -3,8 +3,8 @@
 python bench/sweep.py --seed 1 --count 150              every family in turn; about three minutes on two idle cores
 python bench/sweep.py --family conv2d,einsum --threads 2
 python bench/sweep.py --target x86-64-v3                beside OpenVINO, held to AVX2; ONNX Runtime cannot be, nor can
-                                                        OpenVINO's products by MLAS and its TopK: their rows have
-                                                        no ratio
+                                                        OpenVINO's products by MLAS, its reductions and its TopK:
+                                                        their rows have no ratio
 python bench/sweep.py --target x86-64-v4                AVX-512 without AMX, beside both: floats of ONNX Runtime take no
                                                         more than that
 python bench/sweep.py --seed 1 --json l.json            keeps what was measured, for histogram.py to draw
@@ -152,7 +152,7 @@ def unheld(model: bytes, threads: int) -> str:
     """Name OpenVINO's kernel for this model that ONEDNN_MAX_CPU_ISA does not hold; empty if there is none.
 
     Its products of f32 with constants are MLAS', which takes what the processor has: AVX-512, on a machine with that.
-    So does TopK, which is ArgMax too.
+    So do its reductions and TopK, which is ArgMax too.
     """
     if "avx512f" not in cpu_features():
         return ""
