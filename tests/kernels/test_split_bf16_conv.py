@@ -30,8 +30,14 @@ from tests.support.lowering import graph_of
 pytestmark = needs_x86
 STRIPS = Case(64, 40, (70, 66), (3, 3), pads=SAME)  # more than one strip with three terms
 LONG = Case(100, 70, (5, 40), (3, 3), (2, 1), pads=SAME, batch=2)  # sums in several blocks, several panels
-PICKED = {3: [*CASES[2:24:2], STRIPS, LONG], 2: [*CASES[1:24:3], LONG], 1: [*CASES[0:24:4], STRIPS]}
-PICKED[DOT] = [*CASES[:24:3], LONG]
+APART = Case(64, 40, (53, 47), (4, 5), (3, 2), dilations=(2, 3), pads=SAME)  # rows and columns by their remainders
+LOW = Case(40, 70, (7, 8), (3, 3), (2, 2), pads=SAME, batch=2)  # tiles that run on from row to row
+PICKED = {
+    3: [*CASES[2:24:2], STRIPS, LONG, APART, LOW],
+    2: [*CASES[1:24:3], LONG],
+    1: [*CASES[0:24:4], STRIPS, APART, LOW],
+}
+PICKED[DOT] = [*CASES[:24:3], LONG, LOW]
 
 
 def kernel_of(terms: int, case: Case, epilogue: Epilogue) -> SplitConvKernel:

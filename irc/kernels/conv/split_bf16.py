@@ -3,11 +3,12 @@
 f32 from bf16 terms, see `irc.kernels.split_bf16.bf16_terms`; the numbers, and what becomes of infinities and NaN, are
 those of `irc.kernels.gemm.split_bf16`.  For a strip of output rows the input under it is copied once, split into terms,
 as planes [32 channels][term][row][column][channel], zeros standing for the padding: at most about 1 MiB, unless one row
-needs more.  A tile of A is up to 16 pixels of a plane: with stride 1 of the strip's positions one after the other, the
-padding between rows among them, else of one row.  A chunk of the sum is 32 channels of a tap.
+needs more.  A tile of A is up to 16 pixels of a plane, of the strip's positions one after the other, the padding
+between rows among them; with strides, rows and columns of a plane stand apart by their remainders, so that they are one
+after the other, too.  A chunk of the sum is 32 channels of a tap.
 
 With few channels the copy is one plane without gaps, [term][row][column][channel], and a chunk is 32 neighbours of it
-in a row of the window; what stands beyond the window meets weights of zero.
+in a row of the window, whose columns stay together; what stands beyond the window meets weights of zero.
 
 Weights stand in the order of `irc.kernels.gemm.split_bf16`, k being [ic / 32][kh][kw][32], or [kh][kw · ic / 32][32].
 Threads split images, groups, strips and panels of output channels, never the sum: results do not depend on them.  Each
@@ -97,7 +98,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
         if self.unit == "amx":
             block = costs.BLOCK_APART
             columns += TILE_ROWS * (2 * costs.ONE_COLUMN - 1) * (columns // TILE_ROWS % 2)
-            rows *= 1 if self.is_flat else costs.HOPPING
+            rows *= costs.HOPPING if self.few and self._steps[1] > 1 else 1
         products = rows * columns * depth * self.executed / SPLIT_PRODUCTS[self.unit, self.terms]
         tall, wide = self._planes(*extents)
         copied = strips * tall * wide * (self.few or -(-p.ic // CHUNK) * CHUNK)
@@ -108,15 +109,17 @@ class SplitConvKernel(Kernel[ConvProblem]):
         return p.images * p.groups * (products + splitting + around) + CONFIGURE[self.unit] + weights
 
     def _covered(self, rows: int, columns: int) -> int:
-        """Count the rows of tiles for a strip of this size, with the padding that flat tiles run over."""
-        if self.is_flat:
-            length = (rows - 1) * self._planes(rows, columns)[1] + columns
-            tiles = -(-length // TILE_ROWS)
-            tiles += tiles % 2  # two at a time, and one takes as long
-            return tiles * max(-(-length // tiles), LOWEST)
-        tiles = -(-columns // TILE_ROWS)
-        high = -(-columns // tiles) if tiles else 1
-        return rows * tiles * (max(high, LOWEST) if self.unit == "amx" else dots.covered(high))
+        """Count the rows of tiles for a strip of this size, with the padding that they run over from row to row."""
+        across = -(-columns // TILE_ROWS)
+        high, tiles = -(-columns // across), rows * across
+        if self.unit != "amx":
+            return tiles * dots.covered(high)
+        if self._steps == self._apart:
+            length = (rows - 1) * (self._planes(rows, columns)[1] // self._steps[1]) + columns
+            flat = -(-length // TILE_ROWS)
+            flat += flat % 2 if flat > 1 else 0  # two at a time, and one takes as long
+            tiles, high = min((tiles, high), (flat, -(-length // flat)))
+        return tiles * max(high, LOWEST)
 
     @property
     def label(self) -> str:
@@ -230,8 +233,10 @@ class SplitConvKernel(Kernel[ConvProblem]):
 
     def _planes(self, rows: int, columns: int) -> tuple[int, int]:
         """Return the rows and the columns of the planes under a strip."""
-        (tall, broad), (down, right), round_to = self._met, self._steps, 2 if self.few else 1
-        return (rows - 1) * down + tall, -(-((columns - 1) * right + broad) // round_to) * round_to
+        (tall, broad), (down, right) = self._met, self._steps
+        by, along = self._apart
+        along = 2 if self.few else along
+        return -(-((rows - 1) * down + tall) // by) * by, -(-((columns - 1) * right + broad) // along) * along
 
     def _pixel_bytes(self, ic: int) -> int:
         """Count the bytes of all terms of a pixel."""
@@ -297,7 +302,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
     @property
     def _kind(self) -> str:
         """What decides the text, apart from the number of terms and the unit."""
-        return f"_few{self.few}" * bool(self.few) + "_flat" * self.is_flat + "_bf16" * self.x_bf16
+        return f"_few{self.few}" * bool(self.few) + "_bf16" * self.x_bf16
 
     @property
     def _variants(self) -> list[tuple[int, int]]:
@@ -312,7 +317,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
     def _products(self) -> str:
         """Print the products of a block."""
         arguments = (
-            f"(chunks, s0.from, s1.from, offsets, g->plane, {2 * self._pixel} * g->right_step, g->height, b, out, 32,"
+            f"(chunks, s0.from, s1.from, offsets, g->plane, {2 * self._pixel} * g->right_hop, g->height, b, out, 32,"
             f" ahead, fetched{bf16_terms.more(self._work)});"
         )
         if self.unit == "amx":
@@ -350,15 +355,9 @@ class SplitConvKernel(Kernel[ConvProblem]):
         """Elements of a pixel in a plane."""
         return self.few or CHUNK
 
-    @property
-    def is_flat(self) -> bool:
-        """Whether tiles run on from row to row; vectors need no high tiles."""
-        return self.unit == "amx" and self._steps == (1, 1)
-
     def _names(self) -> dict[str, Any]:
         """Return the names in the templates."""
         t, few, stem, tiles = self.terms, self.few, self._stem, self.unit == "amx"
-        find = split_bf16_text.FIND_FLAT if self.is_flat else split_bf16_text.FIND
         further = bf16_terms.further(self._work)
         return {
             **bf16_io.names(self.x_bf16, self.y_bf16),
@@ -367,17 +366,19 @@ class SplitConvKernel(Kernel[ConvProblem]):
             "C": stem,
             "B": "float" if t == 3 else "uint16_t",
             "T": t,
-            "flat": int(self.is_flat),
+            "flat": "g->flat &&" if tiles else "0 &&",
+            "choose_flat": split_bf16_text.CHOOSE_FLAT if tiles else "",
             "PIXEL": self._pixel,
             "ROUND": 1 if few else 0,
+            "apart": int(tiles and not few),
             "room": ROOM,
             "narrowest": NARROWEST,
             "least": LEAST,
-            "find": fill(find, C=stem, PIXEL=self._pixel),
+            "find": fill(split_bf16_text.FIND, C=stem, PIXEL=self._pixel),
             "types": fill(split_bf16_text.TYPES, C=stem, meanwhile=further) if tiles else "",
             "products": fill(split_bf16_text.TAPS_FIELD, C=stem) if tiles else "",
             "element": fill(split_bf16_text.ELEMENT_OF_ROW if few else split_bf16_text.ELEMENT, few=few),
-            "step": CHUNK if few else f"{CHUNK} * g->dilation_w",
+            "step": f"x * {CHUNK}" if few else split_bf16_text.COLUMN,
             "chunks_across": f"(g->kw * {few} + {CHUNK - 1}) / {CHUNK}" if few else "g->kw",
             "channels": 1 if few else f"(g->ic + {CHUNK - 1}) / {CHUNK}",
             "beyond": f"{CHUNK} * g->chunks_across" if few else 0,
@@ -393,6 +394,11 @@ class SplitConvKernel(Kernel[ConvProblem]):
             "begin": bf16_terms.BEGIN[self.unit].format(rows="g->height").replace("    ", "        "),
             "end": bf16_terms.END[self.unit],
         }
+
+    @property
+    def _apart(self) -> tuple[int, int]:
+        """Rows and columns that stand apart by their remainders; vectors need no high tiles."""
+        return self._steps if self.unit == "amx" and not self.few else (1, 1)
 
     @property
     def _across(self) -> int:

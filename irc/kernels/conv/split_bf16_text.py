@@ -24,20 +24,26 @@ struct ${C}_call {
     /* Rows and columns of the input from one to the next of the planes, and of these from output to output; what a
        window meets of them; chunks of a row of the window. */
     int64_t row_step, column_step, down_step, right_step, tall, broad, chunks_across;
+    /* Rows and columns of the planes stand apart by their remainders by these; from output to output there are then so
+       many. */
+    int64_t down_apart, right_apart, down_hop, right_hop;
     /* Chunks of 32 channels, and of the sum; panels of 32 output channels.  Images are cut into `down` x `along`
        strips, panels into parts. */
     int64_t channels, chunks, panels, down, along, parts;
     /* The strip that is being computed, of which image and group: pixels x0 to x1 of the output rows y0 to y1, in
-       `tiles` tiles of `height` pixels, `across` of them a row; the planes under it, their columns, and the elements
-       of one. */
-    int64_t image, group, y0, y1, x0, x1, tiles, height, across, wide, plane;
+       `tiles` tiles of `height` pixels, `across` of them a row, or `flat`, from row to row; the planes under it, their
+       rows and columns, outputs from row to row of them, and the elements of one. */
+    int64_t image, group, y0, y1, x0, x1, tiles, height, across, flat, high, wide, line, plane;
     uint16_t *planes;
 };
 
 /* Rows and columns of a plane under n rows and columns of the output. */
-IRC_INLINE int64_t ${C}_tall(const ${C}_call *g, int64_t n) { return (n - 1) * g->down_step + g->tall; }
+IRC_INLINE int64_t ${C}_tall(const ${C}_call *g, int64_t n) {
+    return ((n - 1) * g->down_step + g->tall + g->down_apart - 1) / g->down_apart * g->down_apart;
+}
 IRC_INLINE int64_t ${C}_wide(const ${C}_call *g, int64_t n) {
-    return ((n - 1) * g->right_step + g->broad + $ROUND) / ($ROUND + 1) * ($ROUND + 1);
+    const int64_t whole = $ROUND ? 2 : g->right_apart;
+    return ((n - 1) * g->right_step + g->broad + whole - 1) / whole * whole;
 }
 
 IRC_INLINE ${C}_spot ${C}_find(const ${C}_call *g, int64_t tile) {
@@ -51,29 +57,31 @@ typedef void ${C}_taps(int64_t chunks, const uint16_t *a0, const uint16_t *a1, c
 """
 TAPS_FIELD = "\n    ${C}_taps *const *taps; /* by whether two row tiles, and whether two column tiles */"
 
-FIND = """    const int64_t y = tile / g->across, x = tile % g->across * g->height;
-    return (${C}_spot){y, x, g->planes + (y * g->down_step * g->wide + x * g->right_step) * $PIXEL};
-"""
-
-FIND_FLAT = """    const int64_t at = tile * g->height;
-    return (${C}_spot){at / g->wide, at % g->wide, g->planes + at * $PIXEL};
+FIND = """    const int64_t at = tile * g->height;
+    const int64_t y = g->flat ? at / g->line : tile / g->across;
+    const int64_t x = g->flat ? at % g->line : tile % g->across * g->height;
+    return (${C}_spot){y, x, g->planes + (y * g->down_hop * g->line + x * g->right_hop) * $PIXEL};
 """
 
 COPY = """
-/* The planes under a strip. */
+/* The planes under a strip: [channels][term][row % down][column % right][row / down][column / right][channel]. */
 static void ${C}_copy(const ${C}_call *g) {
-    const int64_t tall = ${C}_tall(g, g->y1 - g->y0);
-    for (int64_t y = 0; y < tall; y++) {
+    const int64_t down = g->down_apart, right = g->right_apart, high = g->high / down, wide = g->wide / right;
+    for (int64_t y = 0; y < g->high; y++) {
         const int64_t iy = (g->y0 * g->down_step + y) * g->row_step - g->pad_h;
-        uint16_t *to = g->planes + y * g->wide * 32;
-        for (int64_t at = 0; at < g->wide; at++, to += 32) {
+        uint16_t *const row = g->planes + (y % down * right * high + y / down) * wide * 32;
+        for (int64_t at = 0, apart = 0, column = 0; at < g->wide; at++) {
             const int64_t ix = (g->x0 * g->right_step + at) * g->column_step - g->pad_w;
+            uint16_t *const to = row + (apart * high * wide + column) * 32;
             const int inside = iy >= 0 && iy < g->ih && ix >= 0 && ix < g->iw;
             const $X *from = inside ? g->x + iy * g->x_row + ix * g->x_pixel : g->x;
             for (int64_t c = 0; c < g->channels; c++, from += 32) {
                 const int64_t have = inside ? g->ic - c * 32 : 0;
 $load
             }
+            if (++apart < right) continue;
+            apart = 0;
+            column++;
         }
     }
 }
@@ -95,12 +103,11 @@ LOAD_BF16 = """                irc_u16x32 x = {0};
                 irc_bf16_store(to + c * g->plane, x);"""
 
 COPY_ROWS = """
-/* The plane under a strip. */
+/* The plane under a strip: [term][row][column][channel]. */
 static void ${C}_copy(const ${C}_call *g) {
-    const int64_t tall = ${C}_tall(g, g->y1 - g->y0);
     const int64_t first = (g->pad_w - g->x0 * g->right_step) * $PIXEL, last = first + g->iw * $PIXEL;
     const int64_t count = g->wide * $PIXEL;
-    for (int64_t y = 0; y < tall; y++) {
+    for (int64_t y = 0; y < g->high; y++) {
         const int64_t iy = (g->y0 * g->down_step + y) * g->row_step - g->pad_h;
         const int inside = iy >= 0 && iy < g->ih;
         const $X *const row = inside ? g->x + iy * g->x_row : g->x;
@@ -152,7 +159,7 @@ static void ${C}_exact(const ${C}_call *g, const $B *b, const ${C}_spot from, in
     irc_f32x16 block[32];
     ${C}_spot s = from;
     for (int64_t i = 0; i < g->height && g->y0 + s.y < g->y1; i++, s.x++) {
-        if ($flat && s.x == g->wide) {
+        if ($flat s.x == g->line) {
             s.x = 0;
             if (g->y0 + ++s.y >= g->y1) break;
         }
@@ -184,7 +191,7 @@ static int ${S}_finish(const ${C}_call *g, const float *block, ${C}_spot s, int6
     const int64_t start = g->y0 * ow + g->x0;
     irc_f32x16 poison = {0};
     for (int64_t i = 0; i < height; i++, s.x++, block += 32) {
-        if ($flat && s.x == g->wide) {
+        if ($flat s.x == g->line) {
             s.x = 0;
             s.y++;
         }
@@ -221,7 +228,7 @@ PRODUCTS = """
 static void ${C}_keep(const ${C}_call *g, const float *block, ${C}_spot s, int64_t col, int first) {
     const int64_t left = g->oc - col, rows = g->y1 - g->y0, columns = g->x1 - g->x0;
     for (int64_t i = 0; i < g->height; i++, s.x++, block += 32) {
-        if ($flat && s.x == g->wide) {
+        if ($flat s.x == g->line) {
             s.x = 0;
             s.y++;
         }
@@ -249,18 +256,13 @@ static void ${C}_leave(const ${C}_call *g, const $B *stored, const float *block,
 static void ${C}_blocks(const ${C}_call *g, const $B *stored, const uint16_t *b, int64_t c0, int64_t c1, float *out,
                         int64_t col, const $B *next$meanwhile) {
     int64_t offsets[$most_chunks];
-    const int64_t across = g->chunks_across, step = $step, row = g->dilation_h * g->wide * $PIXEL;
-    int64_t x = c0 % across, y = c0 / across % g->kh;
-    int64_t at = c0 / (across * g->kh) * ($T * g->plane) + y * row + x * step;
-    for (int64_t c = c0; c < c1; c++) {
-        offsets[c - c0] = at;
-        at += step;
-        if (++x < across) continue;
-        x = 0;
-        at += row - across * step;
-        if (++y < g->kh) continue;
-        y = 0;
-        at += $T * g->plane - g->kh * row;
+    const int64_t across = g->chunks_across, down = g->down_apart, right = g->right_apart, wide = g->wide / right;
+    const int64_t high = g->high / down, channels = across * g->kh;
+    for (int64_t c = c0, x = c0 % across; c < c1; x = 0) {
+        const int64_t tap = c / across % g->kh * g->dilation_h; /* its first row, and that in the planes */
+        const int64_t row = (tap % down * right * high + tap / down) * wide;
+        const int64_t from = c / channels * ($T * g->plane) + row * $PIXEL;
+        for (; x < across && c < c1; x++, c++) offsets[c - c0] = from + $step;
     }
     const int first = c0 == 0, last = c1 == g->chunks;
     const int64_t chunks = c1 - c0, total = chunks * $panel_lines, end = g->tiles;
@@ -290,14 +292,15 @@ static void ${C}_strip(${C}_call *g, int64_t strip) {
     g->x0 = g->ow * column / g->along;
     g->x1 = g->ow * (column + 1) / g->along;
     g->wide = ${C}_wide(g, g->x1 - g->x0);
-    g->plane = ${C}_tall(g, g->y1 - g->y0) * g->wide * $PIXEL;
+    g->line = g->wide / g->right_apart;
+    g->high = ${C}_tall(g, g->y1 - g->y0);
+    g->plane = g->high * g->wide * $PIXEL;
     const int64_t rows = g->y1 - g->y0, columns = g->x1 - g->x0;
-    const int64_t length = $flat ? (rows - 1) * g->wide + columns : columns, count = (length + 15) / 16;
-    const int64_t even = count + ($flat && count > 1 ? count % 2 : 0); /* two tiles are multiplied at a time */
-    g->height = (length + even - 1) / even;
-    g->across = (length + g->height - 1) / g->height;
-    g->tiles = $flat ? g->across : g->across * rows;
-}
+    const int64_t count = (columns + 15) / 16;
+    g->height = (columns + count - 1) / count;
+    g->across = (columns + g->height - 1) / g->height;
+    g->tiles = g->across * rows;
+$choose_flat}
 
 /* Tasks begin to end: strips, parts of the panels (innermost; neighbours share the planes). */
 static void ${C}_part(void *given, char *own, int64_t begin, int64_t end) {
@@ -384,6 +387,10 @@ static void ${C}_begin(${C}_call *g, const irc_pool *pool) {
     g->right_step = g->kw == 1 ? 1 : g->stride_w;
     g->tall = (g->kh - 1) * g->dilation_h + 1;
     g->broad = (g->kw - 1) * g->dilation_w + 1;
+    g->down_apart = $apart ? g->down_step : 1;
+    g->right_apart = $apart ? g->right_step : 1;
+    g->down_hop = g->down_step / g->down_apart;
+    g->right_hop = g->right_step / g->right_apart;
     g->chunks_across = $chunks_across;
     g->channels = $channels;
     g->chunks = g->channels * g->kh * g->chunks_across;
@@ -414,3 +421,18 @@ ELEMENT_OF_ROW = """const int64_t tap_y = c / g->chunks_across, e = c % g->chunk
     const int64_t tap_x = e / $few, channel = e % $few;"""
 ELEMENT = """const int64_t tap_y = c / g->kw % g->kh, tap_x = c % g->kw;
     const int64_t channel = c / (g->kh * g->kw) * 32 + k;"""
+
+# Where column x of a window begins in a row of the planes.
+COLUMN = (
+    """32 * (right > 1 ? x * g->dilation_w % right * high * wide + x * g->dilation_w / right : x * g->dilation_w)"""
+)
+
+# Tiles that run on from row to row, where these are fewer or lower: two are multiplied at a time.
+CHOOSE_FLAT = """    const int64_t length = (rows - 1) * g->line + columns, least = (length + 15) / 16;
+    const int64_t even = least + (least > 1 ? least % 2 : 0), height = (length + even - 1) / even;
+    g->flat = g->down_hop == 1 && g->right_hop == 1 && even * 16 + height < g->tiles * 16 + g->height;
+    if (g->flat) {
+        g->height = height;
+        g->tiles = g->across = (length + height - 1) / height;
+    }
+"""

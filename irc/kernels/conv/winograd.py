@@ -210,7 +210,8 @@ class WinogradKernel(Kernel[ConvProblem]):
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
         products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.costs_of(t.isa).winograd
         vectors, partial = divmod(p.oc, t.lanes)
-        back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (costs.PARTIAL if partial else 0))
+        part = costs.PARTIAL_MASKED if t.isa.vector == 64 else costs.PARTIAL
+        back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
         weights = p.waiting(t.isa, f.positions * p.oc * p.ic * t.dtype.itemsize)
         return p.images * (products + transforms) + weights

@@ -70,8 +70,8 @@ TRANSFORM: Mapping[int, float] = {2: 80.0, 4: 200.0}
 TRANSFORM_BACK: Mapping[int, float] = {2: 150.0, 4: 400.0}
 """Cycles to transform a vector of channels of one tile of Winograd's algorithm, and one of its results with the
 epilogue, by the side of a tile of results, where a core does two vectors a cycle."""
-PARTIAL = 3.0
-"""How many times as long the latter takes of a vector that is not full."""
+PARTIAL, PARTIAL_MASKED = 3.0, 1.3
+"""How many times as long the latter takes of a vector that is not full; and where a mask stores it."""
 TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0
 """The same for tiles of 2 × 2 in Winograd's algorithm from bf16 terms."""
 WORDS_ENTER, WORDS_LEAVE = 30.0, 30.0
