@@ -18,7 +18,7 @@ from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.recurrent_quantized import QuantizedLSTMSteps
 from irc.ops.recurrent_steps import GRUSteps, LSTMSteps
 from irc.ops.reduce import ReduceL1, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
-from irc.ops.softmax import LogSoftmax, Softmax
+from irc.ops.softmax import Hardmax, LogSoftmax, Softmax
 from irc.selection import (
     attention,
     conv,
@@ -70,7 +70,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     graph.prune()
     if early:
         done += selector.take({Softmax: attention.select_kernel})
-        return done + selector.take({Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel})
+        rows: dict[type[Op], Family] = {Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel}
+        return done + selector.take({**rows, Hardmax: softmax.select_hardmax})
     integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
     bytewise: dict[type[Op], Family] = {Lookup: integer.select_lookup, ChannelsLast: integer.select_lookup}
     bytewise[SumOfBytes] = integer.select_sum

@@ -1,4 +1,4 @@
-"""Selection for Softmax and LogSoftmax of operands that stand in memory.
+"""Selection for Softmax, LogSoftmax and Hardmax of operands that stand in memory.
 
 Where loops would compute the operand or what follows on the way, rows or columns stay with them.
 """
@@ -11,11 +11,11 @@ from irc.ir.dim import product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
 from irc.kernels.core.registry import select
-from irc.kernels.softmax.problem import SoftmaxProblem
+from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
 from irc.ops.conv import Conv
 from irc.ops.layout import Reshape
 from irc.ops.matmul import MatMul
-from irc.ops.softmax import LogSoftmax, Softmax
+from irc.ops.softmax import Hardmax, LogSoftmax, Softmax
 from irc.selection.selector import Selection, Selector, worthwhile
 
 
@@ -37,6 +37,21 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         x.shape[axis],
         product(x.shape[axis + 1 :]),
     )
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+
+
+def select_hardmax(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a hardmax of rows; None where loops compute it."""
+    x, y = node.inputs[0], node.outputs[0]
+    assert isinstance(node.op, Hardmax)
+    if x is None or y.dtype != f32 or not x.shape or node.op.axis % len(x.shape) != len(x.shape) - 1:
+        return None
+    if not worthwhile(*x.shape) or not stands(selector, x):
+        return None
+    problem = HardmaxProblem(y.dtype, selector.precision, product(x.shape[:-1]), x.shape[-1])
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None

@@ -15,7 +15,7 @@ from irc.kernels import ISAS
 from irc.kernels.core.isa import HEAD, vector_name, vector_type
 from irc.kernels.core.registry import select
 from irc.kernels.core.text import standalone
-from irc.kernels.softmax.problem import SoftmaxProblem, softmax
+from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem, softmax
 from irc.kernels.vector.lanes import exp_up_to_0
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
@@ -47,6 +47,22 @@ def test_every_size(tmp_path: Path, isa: str, log: bool) -> None:
         invoke(lib, kernel, x, whole[32:], *shape, pool=pool)
         softmax(log, [x.reshape(-1)], [wanted], dict(zip(kernel.sizes, shape, strict=True)))
         np.testing.assert_allclose(whole[32:-32], wanted, rtol=5e-6, atol=2e-6 if log else 1e-40)
+        assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
+
+
+@COMPILED
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_hardmax(tmp_path: Path, isa: str) -> None:
+    """The first largest element of each row is found, or the first NaN, also where all are minus infinity."""
+    kernel: Any = select(HardmaxProblem.contiguous(1, 1), ISAS[isa])
+    lib = build(tmp_path, [kernel])
+    for (outer, n), pool in itertools.product([*ROWS, (37, 20), (600, 33)], (None, Pool(1))):
+        x = np.round(guarded(outer, n) * 2)
+        x[1::5], x[2::5, n // 2 :] = -np.inf, np.nan
+        whole, wanted = np.full(x.size + 64, 77, np.float32), np.empty(x.size, np.float32)
+        invoke(lib, kernel, x, whole[32:], outer, n, pool=pool)
+        kernel.compute([x.reshape(-1)], [wanted], {"outer": outer, "n": n})
+        np.testing.assert_array_equal(whole[32:-32], wanted)
         assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from irc.backends.c import prelude
-from irc.backends.c.math import ULP
+from irc.backends.c.math import NEAR, NEAR_EXPONENTS, OF_ANGLES, ULP
 from irc.toolchain.c_compiler import COMMON, describe_compiler, optimisation, resolve_target
 from tests.support.instruction_sets import compiler_for, features_under_test, installed
 
@@ -59,6 +59,8 @@ SPECIAL = np.array(
 COMPILERS = [os.environ["CC"], *installed()] if os.environ.get("CC") else installed()
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 UNARY = sorted(set(ULP) - {"pow"})
+NEARBY = {**dict.fromkeys(OF_ANGLES, NEAR), "exp": NEAR_EXPONENTS}
+"""Functions that have a shorter helper, and up to where."""
 EXPONENTS = (2.5, -0.3, 3.0, -7.0, 0.0, np.inf, -np.inf, np.nan, 0.01, 100.0, 1e30, 16777216.0, -33.0)
 
 
@@ -66,9 +68,9 @@ def source() -> str:
     """A loop around every function, for the compiler to vectorise."""
     text = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
     text += '#define SHOWN __attribute__((visibility("default")))\n'
-    text += prelude.text([*(f"{name}_f32" for name in ULP), "pow_half_f32"])
+    text += prelude.text([*(f"{name}_f32" for name in [*ULP, *(f"{name}_near" for name in NEARBY)]), "pow_half_f32"])
     loop = "(const float *restrict x, {}float *restrict y, int64_t n) {{\n    for (int64_t i = 0; i < n; i++) y[i] = "
-    for name in [*UNARY, "pow_half"]:
+    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), "pow_half"]:
         text += f"SHOWN void loop_{name}{loop.format('')}irc_{name}_f32(x[i]);\n}}\n"
     return text + f"SHOWN void loop_power{loop.format('float e, ')}irc_pow_f32(x[i], e);\n}}\n"
 
@@ -156,6 +158,22 @@ def test_error_is_within_the_stated_bound(library: ctypes.CDLL, unfused: ctypes.
     assert np.array_equal(np.signbit(y[zero]), np.signbit(want[zero]))
 
 
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", NEARBY)
+def test_error_of_shorter_helpers(library: ctypes.CDLL, unfused: ctypes.CDLL, name: str, fused: bool) -> None:
+    """Angles that are close to whole quarter turns are among the samples: all floats that round these."""
+    turns = (np.arange(1, 660_000) * (np.pi / 2)).astype(F)
+    x = np.concatenate([samples(997 * (9 if fused else 90)), turns, -turns, np.nextafter(turns, F(0))])
+    x = x[~(np.abs(x) > NEARBY[name])]
+    with np.errstate(all="ignore"):
+        y, want = called((library if fused else unfused)[f"loop_{name}_near"], x), exact(name, x.astype(np.float64))
+        error = errors(y, want)
+    at = int(error.argmax())
+    assert error[at] <= ULP[name], f"{name}({x[at]!r}) = {y[at]!r}, exact {want[at]!r}: {error[at]:.3f} ULP"
+    zero = (x == 0) & (want == 0)
+    assert np.array_equal(np.signbit(y[zero]), np.signbit(want[zero]))
+
+
 @pytest.mark.parametrize("exponent", EXPONENTS)
 def test_powers(library: ctypes.CDLL, exponent: float) -> None:
     x, e = samples(99_991), F(exponent)
@@ -182,7 +200,7 @@ def test_results_do_not_depend_on_vectors(tmp_path: Path, library: ctypes.CDLL) 
     fused = ["-mfma"] if "fma" in features_under_test() else []
     plain = [build(tmp_path, c, "-O1", *fused) for c in COMPILERS]
     wide = [build(tmp_path, c, "-march=native") for c in COMPILERS[1:]]
-    for name in [*UNARY, "pow_half"]:
+    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), "pow_half"]:
         want = called(library[f"loop_{name}"], x)
         number = ~np.isnan(want)
         for other in (*plain, *wide):

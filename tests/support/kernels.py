@@ -39,7 +39,7 @@ from irc.kernels.position.problem import PositionProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
-from irc.kernels.softmax.problem import SoftmaxProblem
+from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
 from irc.kernels.vector.vecmath import FUNCTIONS
 
 M = Dim.symbol("m")
@@ -115,6 +115,7 @@ PROBLEMS: tuple[Problem, ...] = (
     RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
     reordering(u8, (50, 64), (1, 0)),
+    HardmaxProblem.contiguous(M, 100),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
     *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),
 )

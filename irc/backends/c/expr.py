@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from irc.backends.c.math import FUNCTIONS, POWERS
+from irc.backends.c.bounds import bounds
+from irc.backends.c.math import FUNCTIONS, NEAR, NEAR_EXPONENTS, OF_ANGLES, POWERS
 from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
@@ -413,6 +414,10 @@ class Printer:
             exponent = float(args[1].value)
             if exponent in POWERS or exponent == 0.5:
                 return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
+        if fn in OF_ANGLES and max(map(abs, bounds(args[0]))) <= NEAR:
+            return self._helper(f"{fn}_near_f32", *args)
+        if fn == "exp" and max(map(abs, bounds(args[0]))) <= NEAR_EXPONENTS:
+            return self._helper("exp_near_f32", *args)
         if fn in FUNCTIONS:
             return self._helper(f"{fn}_f32", *args)
         return f"{MATH[fn].replace('$', 'f')}({', '.join(self.text(a) for a in args)})", PRIMARY

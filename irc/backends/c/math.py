@@ -212,6 +212,14 @@ IRC_MATH double irc_quarters_f32(float x, uint32_t *whole) {{
     return near - (r - shift) + c + rest;
 }}
 """
+# The same of x up to `NEAR`, by pi/2 in two pieces: the product of the first, of 33 bits, with 20 bits is exact.
+_NEAR_QUARTERS = """/* the same where |x| <= 2^20 or NaN */
+IRC_MATH double irc_near_quarters_f32(float x, uint32_t *whole) {
+    const double shifted = x * 0x1.45f306dc9c883p-1 + 0x1.8p+52, n = shifted - 0x1.8p+52;
+    *whole = (uint32_t)irc_f64_bits(shifted);
+    return ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34) * 0x1.45f306dc9c883p-1;
+}
+"""
 _SINE = """/* sin((whole + r) · pi/2), |r| <= 1/2 */
 IRC_MATH float irc_sine_f32(double r, uint32_t whole) {
     const double s = r * r;
@@ -343,6 +351,7 @@ _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "log2_wide": (_LOG2_WIDE, _BITS_F32),
     "exp2_wide": (_EXP2_WIDE, _BITS_F64),
     "quarters_f32": (_QUARTERS, ("f32_bits", "bits_f32", "f64_bits")),
+    "near_quarters_f32": (_NEAR_QUARTERS, ("f64_bits",)),
     "sine_f32": (_SINE, ()),
     "arc_wide": (_ARC, ()),
 }
@@ -371,6 +380,11 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "acosh": (_ACOSH, ("log_f32", "log1p_f32")),
     "atanh": (_ATANH, ("log1p_f32",)),
 }
+NEAR = float(1 << 20)
+"""Up to where, on either side of 0, functions of angles have a shorter helper, `<name>_near_f32`."""
+NEAR_EXPONENTS = 80.0
+"""Likewise for `exp_near_f32`."""
+OF_ANGLES = ("sin", "cos", "tan")
 FUNCTIONS = frozenset(_UNARY) | {"pow"}
 """Functions of f32 that have a helper `<name>_f32`."""
 POWERS = {
@@ -390,6 +404,11 @@ def math_helpers(make: Callable[..., Any]) -> dict[str, Any]:
         text = Template(body).substitute(_PLACES)
         head = f"/* {_bound(name)} */\nIRC_MATH float irc_{name}_f32(float x) {{\n"
         found[f"{name}_f32"] = make(f"{head}{text}\n}}\n", ("math", *needs))
+    for name in OF_ANGLES:
+        body = _UNARY[name][0].replace("irc_quarters_f32", "irc_near_quarters_f32")
+        text = Template(body).substitute(_PLACES)
+        head = f"/* the same where |x| <= 2^20 or NaN */\nIRC_MATH float irc_{name}_near_f32(float x) {{\n"
+        found[f"{name}_near_f32"] = make(f"{head}{text}\n}}\n", ("math", "near_quarters_f32", "sine_f32"))
     power = Template(_POW).substitute(bound=_bound("pow"))
     found["pow_f32"] = make(power, ("math", "log2_wide", "exp2_wide", *_BITS_F32))
     found["pow_half_f32"] = make(_POW_HALF, ("math",))

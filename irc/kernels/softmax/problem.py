@@ -1,4 +1,4 @@
-"""Softmax as a problem: along the middle axis of a dense x[outer, n, inner]."""
+"""Softmax as a problem: along the middle axis of a dense x[outer, n, inner]; Hardmax along the last axis."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ class SoftmaxProblem(Problem):
     def elements(self) -> int:
         """How many elements there are, symbolic sizes as `likely` takes them."""
         return likely(self.outer) * likely(self.n) * likely(self.inner)
+
+
+@dataclass(frozen=True)
+class HardmaxProblem(Problem):
+    """y = hardmax(x) along the rows of a dense x[outer, n]: 1 at the first largest element, else 0."""
+
+    outer: Dim
+    n: Dim
+
+    @classmethod
+    def contiguous(cls, outer: DimLike, n: DimLike) -> HardmaxProblem:
+        """State one of f32."""
+        return cls(f32, "highest", Dim.of(outer), Dim.of(n))
 
 
 def softmax(log: bool, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
