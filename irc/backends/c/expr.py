@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from irc.backends.c.bounds import bounds
-from irc.backends.c.math import FUNCTIONS, NEAR, NEAR_EXPONENTS, OF_ANGLES, POWERS
+from irc.backends.c.math import FUNCTIONS, NEAR_EXPONENTS, OF_ANGLES, POWERS
+from irc.backends.c.near_loops import is_near
 from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
@@ -109,6 +110,8 @@ class Printer:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self.near = False
+        """Whether all angles are known to be near."""
 
     def text(self, e: Expr, least: int = TERNARY) -> str:
         """Print the register value of `e`, in parentheses if it binds less than `least`."""
@@ -414,7 +417,7 @@ class Printer:
             exponent = float(args[1].value)
             if exponent in POWERS or exponent == 0.5:
                 return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
-        if fn in OF_ANGLES and max(map(abs, bounds(args[0]))) <= NEAR:
+        if fn in OF_ANGLES and (self.near or is_near(args[0])):
             return self._helper(f"{fn}_near_f32", *args)
         if fn == "exp" and max(map(abs, bounds(args[0]))) <= NEAR_EXPONENTS:
             return self._helper("exp_near_f32", *args)

@@ -6,16 +6,18 @@ function of its own, which the thread pool calls with a range of iterations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from irc.backends.c.comments import describe
 from irc.backends.c.conversions import Conversion, conversion_of
 from irc.backends.c.expr import ANYTHING, Printer, Range
 from irc.backends.c.kernel_text import KernelNames
 from irc.backends.c.names import Names, stem
+from irc.backends.c.near_loops import angles, near_first
 from irc.backends.c.sizes import dim_text, upper_bound
-from irc.backends.c.text import CComment, CName, block_comment, cut
+from irc.backends.c.text import CName
 from irc.backends.c.types import register, storage
 from irc.backends.c.wide_loops import wide
 from irc.expr import Bin, Const, Expr, Load, Var, constant_of
@@ -333,25 +335,37 @@ class Frame:
             self.serial(s)
 
     def serial(self, s: For, begin: str = "0", end: str = "") -> None:
-        hi = self.print.range(s.extent)[1]
-        text = end or self.print.text(s.extent, 11)
+        """Print a loop that one thread runs."""
+        if found := angles(s):
+            near_first(self, s, found, begin, end)
+        else:
+            self.simply(s, begin, end)
+
+    def simply(self, s: For, begin: str, end: str) -> None:
+        """Print a loop as one loop."""
         if found := conversion_of(s):
-            self.conversion(s, found, begin, text)
+            self.conversion(s, found, begin, end or self.print.text(s.extent, 11))
             return
         if s.kind == "simd":
             self.line("IRC_SIMD")
         elif s.kind == "lanes":
             self.line("IRC_LANES")
         scope = dict(self.scope)
+        self.opened(s, begin, end)
+        self.block(s.body)
+        self.line("}")
+        self.scope = scope
+
+    def opened(self, s: For, begin: str, end: str) -> None:
+        """Print the head of a loop, and declare its variable."""
+        hi = self.print.range(s.extent)[1]
+        text = end or self.print.text(s.extent, 11)
         name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
         if text.isidentifier() or (isinstance(s.extent, Const) and not end):
             self.line(f"for (int64_t {name} = {begin}; {name} < {text}; ++{name}) {{")
         else:
             last = self.names.own(f"{name}_end")
             self.line(f"for (int64_t {name} = {begin}, {last} = {text}; {name} < {last}; ++{name}) {{")
-        self.block(s.body)
-        self.line("}")
-        self.scope = scope
 
     def conversion(self, s: For, found: Conversion, begin: str, end: str) -> None:
         """Print the call that does what the loop does."""
@@ -494,39 +508,6 @@ def print_function(
     found = frame.finish(numbers)
     found.text = f"{describe(function, frame.titles, groups)}\n" + "\n".join(unit.functions)
     found.helpers = frozenset(unit.helpers)
-    return found
-
-
-def describe(function: Function, titles: Mapping[Buffer, str], groups: Sequence[Function] = ()) -> str:
-    """Print the comment above a function: its layers (of each equal group), and what it reads and writes."""
-    layers = "\n".join(", ".join(map(_called, f.origin)) or f.comment or _called(f.name) for f in groups or [function])
-    if groups:
-        layers = f"{len(groups)} groups of layers:\n{layers}"
-    shapes = [
-        " and ".join(f"{_called(titles.get(b.root, b.name))} {b.dtype}[{_sizes(b)}]" for b in group)
-        for group in (function.reads, function.writes)
-    ]
-    note = f"{function.comment}\n" if function.comment and function.origin else ""
-    text = f"{layers}\n{note}{' -> '.join(shapes)}"
-    return block_comment([CComment(part) for line in text.split("\n") for part in _folded(line)])
-
-
-def _sizes(buffer: Buffer) -> str:
-    return cut(", ".join(map(str, buffer.shape)), 200)
-
-
-def _called(name: str) -> str:
-    """Return a name of the model as one word of a line."""
-    return cut(" ".join(name.split()), 120)
-
-
-def _folded(line: str, width: int = 112) -> list[str]:
-    """Break a line into lines of at most this width where spaces allow."""
-    found = [""]
-    for word in line.split(" "):
-        if found[-1] and len(found[-1]) + len(word) >= width:
-            found.append("")
-        found[-1] += f" {word}" if found[-1] else word
     return found
 
 
