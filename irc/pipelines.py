@@ -86,6 +86,7 @@ COMPILE_C: tuple[Pass, ...] = (
 
 Each adds its findings to the sink; stop on errors after each pass.
 """
+_FOLD, _DECOMPOSE = ([name for name, _ in COMPILE_C].index(name) for name in ("fold", "decompose"))
 
 
 def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
@@ -116,36 +117,38 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     )
     from irc.selection import select
 
-    at = [name for name, _ in COMPILE_C].index("decompose")
-    early: Pass = ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision))
-    fake: Pass = ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa))
-    integers: Pass = ("integer-products", lambda graph, sink: integer_products.run(graph, isa))
-    windows: Pass = ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa))
-    tables: Pass = ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa))
-    sums: Pass = ("quantized-sums", lambda graph, sink: quantized_sums.run(graph, isa))
-    dynamic: Pass = ("dynamic-quantization", lambda graph, sink: dynamic_quantization.run(graph, isa))
-    narrow: Pass = ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa))
-    wide: Pass = ("wide-products", lambda graph, sink: wide_products.run(graph))
-    again: Pass = ("wide-products-2", lambda graph, sink: wide_products.run(graph))
-    widened: Pass = ("narrow-weights-2", lambda graph, sink: narrow_weights.run(graph, isa))
-    convolutions: Pass = ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision))
-    seen: Pass = ("trim-taps", lambda graph, sink: trim_taps.run(graph))
-    few: Pass = ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa))
-    last: Pass = ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision))
-    dropped: Pass = ("late-squeezes", lambda graph, sink: late_squeezes.run(graph))
-    layout: Pass = ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision))
-    moved: Pass = ("narrow-transposes", lambda graph, sink: narrow_transposes.run(graph, isa))
-    places: Pass = ("concat-in-place", lambda graph, sink: concat_in_place.run(graph))
-    stored: Pass = ("bf16-storage", lambda graph, sink: bf16_storage.run(graph))
-    kernels = (dropped, layout, moved, places, last, *[stored] * (precision == "medium" and isa.dots))
-    strings: Pass = ("texts", texts.run)
-    decoders: Pass = ("images", images.run)
+    decoders = (("texts", texts.run), *_each(("images", images.run)))
+    quantized = _each(
+        ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa)),
+        ("integer-products", lambda graph, sink: integer_products.run(graph, isa)),
+        ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa)),
+        ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa)),
+        ("quantized-sums", lambda graph, sink: quantized_sums.run(graph, isa)),
+        ("dynamic-quantization", lambda graph, sink: dynamic_quantization.run(graph, isa)),
+        ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa)),
+    )
+    composites = _each(
+        ("wide-products", lambda graph, sink: wide_products.run(graph)),
+        ("narrow-weights-2", lambda graph, sink: narrow_weights.run(graph, isa)),
+        ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision)),
+        ("transposed-conv", lambda graph, sink: transposed_conv.run(graph, isa, precision)),
+        ("trim-taps", lambda graph, sink: trim_taps.run(graph)),
+        ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa)),
+    )
+    kernels = _each(
+        ("wide-products-2", lambda graph, sink: wide_products.run(graph)),
+        ("late-squeezes", lambda graph, sink: late_squeezes.run(graph)),
+        ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision)),
+        ("narrow-transposes", lambda graph, sink: narrow_transposes.run(graph, isa)),
+        ("concat-in-place", lambda graph, sink: concat_in_place.run(graph)),
+        ("select-kernels", lambda graph, sink: select.run(graph, isa, precision=precision)),
+    )
+    if precision == "medium" and isa.dots:
+        kernels += _each(("bf16-storage", lambda graph, sink: bf16_storage.run(graph)))
+    before, folded, rest = COMPILE_C[:_FOLD], COMPILE_C[_FOLD:_DECOMPOSE], COMPILE_C[_DECOMPOSE:]
     if not isa.has_vectors:
-        return (*COMPILE_C[:at], strings, *_each(decoders), *COMPILE_C[at:])
-    first = (strings, *_each(decoders, wide, widened, early, convolutions, seen, few))
-    folded = [name for name, _ in COMPILE_C].index("fold")
-    small = _each(fake, integers, windows, tables, sums, dynamic, narrow)
-    return (*COMPILE_C[:folded], *small, *COMPILE_C[folded:at], *first, *COMPILE_C[at:], *_each(again, *kernels))
+        return (*before, *folded, *decoders, *rest)
+    return (*before, *quantized, *folded, *decoders, *composites, *rest, *kernels)
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
