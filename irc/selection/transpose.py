@@ -39,7 +39,9 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     if problem is None or problem.rows[2] != 1:
         return None
     kernel = select(problem, selector.isa)
-    if kernel is None or any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
+    sizes = problem.rows[0], problem.cols[0]
+    woven = sizes[0] == problem.cols[1] == 4  # four rows, which vectors weave into one
+    if kernel is None or (any(likely_extent(n) < NARROWEST for n in sizes) and not woven):
         return None
     space = Space(x.shape)
     sources = [Access(x, ZERO, rows)] if looked_up else find(selector.elements, space, x, space.at)

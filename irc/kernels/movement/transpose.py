@@ -27,6 +27,7 @@ from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.vector.lanes import square
 
 STRIPE = 64  # columns of x, or rows where these are copied, in a task
+SHORT, WIDE = 4, 1024  # rows of x up to which, and how many columns, if there are few
 BLOCK = 512  # rows of x in a task, about
 WORTHWHILE = 50_000  # elements below which one thread does all
 
@@ -85,7 +86,7 @@ static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64
             ${V}_store(y + 2 * j + $L, __builtin_shufflevector(a, b, $high));
         }
         for (; j < cols; j++) y[2 * j] = x[j], y[2 * j + 1] = x[g->x_row + j];
-    } else if (rows < cols) {
+$fours    } else if (rows < cols) {
         for (int64_t j = 0; j < cols; j++)
             for (int64_t i = 0; i < rows; i++) y[j * g->y_col + i] = x[i * g->x_row + j];
     } else {
@@ -103,8 +104,11 @@ static void ${S}_copy(const $T *x, $T *y, int64_t n) {
     for (; j < n; j += $L) ${V}_store_part(y + j, ${V}_load_part(x + j, n - j), n - j);
 }
 
+/* Columns of a stripe, or rows where these are copied: many where they are short, so that tasks are not. */
+IRC_INLINE int64_t ${S}_width(const ${S}_args *g) { return g->y_col == 1 || g->rows > $short ? $stripe : $wide; }
+
 IRC_INLINE int64_t ${S}_stripes(const ${S}_args *g) {
-    return ((g->y_col == 1 ? g->rows : g->cols) + $stripe - 1) / $stripe;
+    return ((g->y_col == 1 ? g->rows : g->cols) + ${S}_width(g) - 1) / ${S}_width(g);
 }
 
 /* Blocks of rows are of whole squares, but for the last one's end: no square belongs to two. */
@@ -115,26 +119,26 @@ IRC_INLINE int64_t ${S}_blocks(const ${S}_args *g) {
 /* Tasks begin to end: outer iterations, then blocks of rows, then stripes. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t stripes = ${S}_stripes(g), blocks = ${S}_blocks(g);
+    const int64_t stripes = ${S}_stripes(g), blocks = ${S}_blocks(g), width = ${S}_width(g);
     for (; begin < end; begin++) {
-        const int64_t outer = begin / stripes / blocks, at = begin % stripes * $stripe;
+        const int64_t outer = begin / stripes / blocks, at = begin % stripes * width;
         const int64_t block = begin / stripes % blocks, top = g->rows * block / blocks / $L * $L;
         const int64_t rows = (block + 1 < blocks ? g->rows * (block + 1) / blocks / $L * $L : g->rows) - top;
         const int64_t i2 = outer % g->n2, i1 = outer / g->n2 % g->n1, i0 = outer / g->n2 / g->n1;
         const $T *x = g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
         $T *y = g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
         if (g->y_col == 1) {
-            for (int64_t i = at; i < at + $stripe && i < g->rows; i++)
+            for (int64_t i = at; i < at + width && i < g->rows; i++)
                 ${S}_copy(x + i * g->x_row, y + i * g->y_row, g->cols);
             continue;
         }
-        const int64_t cols = g->cols - at < $stripe ? g->cols - at : $stripe;
+        const int64_t cols = g->cols - at < width ? g->cols - at : width;
         x += at + top * g->x_row;
         y += at * g->y_col + top * g->y_row;
         if (g->y_row != 1) {
             for (int64_t i = 0; i < rows; i++)
                 for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
-        } else if (rows < $few || cols < $few) {
+        } else if (rows < $few || cols < $few || (rows == $four && g->y_col == $four)) {
             ${S}_few(g, x, y, rows, cols);
         } else {
             ${S}_stripe(g, x, y, rows, cols);
@@ -149,6 +153,24 @@ void $S($parameters) {
     if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
+"""
+
+_FOURS = """\
+    } else if (rows == 4 && g->y_col == 4) {
+        const $T *const x2 = x + 2 * g->x_row;
+        int64_t j = 0;
+        for (; j + $L <= cols; j += $L) {
+            const $V a = ${V}_load(x + j), b = ${V}_load(x + g->x_row + j);
+            const $V c = ${V}_load(x2 + j), d = ${V}_load(x2 + g->x_row + j);
+            const $V ab = __builtin_shufflevector(a, b, $low), cd = __builtin_shufflevector(c, d, $low);
+            const $V ab_ = __builtin_shufflevector(a, b, $high), cd_ = __builtin_shufflevector(c, d, $high);
+            ${V}_store(y + 4 * j, __builtin_shufflevector(ab, cd, $low_pairs));
+            ${V}_store(y + 4 * j + $L, __builtin_shufflevector(ab, cd, $high_pairs));
+            ${V}_store(y + 4 * j + 2 * $L, __builtin_shufflevector(ab_, cd_, $low_pairs));
+            ${V}_store(y + 4 * j + 3 * $L, __builtin_shufflevector(ab_, cd_, $high_pairs));
+        }
+        for (; j < cols; j++)
+            for (int64_t i = 0; i < 4; i++) y[4 * j + i] = x[i * g->x_row + j];
 """
 
 
@@ -222,10 +244,17 @@ class TransposeKernel(Kernel[TransposeProblem]):
             "S": self.symbol,
             "stripe": STRIPE,
             "block": BLOCK,
+            "short": SHORT,
+            "wide": WIDE,
             "worthwhile": WORTHWHILE,
             "few": max(2, t.lanes // 4),
         }
         pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
+        quarter, lanes = t.lanes // 4, range(t.lanes // 2)
+        fours = [f"{2 * i}, {2 * i + 1}, {t.lanes + 2 * i}, {t.lanes + 2 * i + 1}" for i in lanes]
+        given |= {"low_pairs": ", ".join(fours[:quarter]), "high_pairs": ", ".join(fours[quarter:])}
+        given["four"] = 4 if quarter else 0  # else vectors are too short for it
+        given["fours"] = fill(_FOURS, **given) if quarter else ""
         body = fill(_BODY, **given, **self.interface)
         return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]
