@@ -29,6 +29,8 @@ from irc.kernels.vector.lanes import folds
 
 WORD = 32
 """Bits of a word."""
+FEW = 8000
+"""Elements of A below which one thread prepares them."""
 _BYTES = """\
 typedef unsigned char ${body}_bytes __attribute__((vector_size($L), aligned(1), may_alias));
 """
@@ -136,13 +138,19 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_out *o, int64_t rows, int64
 """
 
 _ENTRY = """
-void $S($parameters) {
-    if (g->m <= 0 || g->n <= 0) return;
+static void ${S}_rows(void *given, int64_t begin, int64_t end) {
+    const ${S}_args *g = given;
     const int64_t pitch = ${S}_pitch(g->k);
-    for (int64_t r = 0; r < g->m; r++) {
+    for (int64_t r = begin; r < end; r++) {
         const int finite = ${S}_row(g, g->a + r * g->a_row, g->scratch + r * pitch);
         g->scratch[g->m * pitch + r] = finite ? 0 : 1;
     }
+}
+
+void $S($parameters) {
+    if (g->m <= 0 || g->n <= 0) return;
+    if (!pool || g->m * g->k < $few) ${S}_rows((void *)g, 0, g->m);
+    else pool->parallel_for(pool->self, g->m, ${S}_rows, (void *)g);
     ${S}_divide(pool, g);
 }
 """
@@ -273,6 +281,7 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "pattern": max(self._per, t.lanes),
             "powers": ", ".join((powers * t.lanes)[: max(self._per, t.lanes)]),
             "across": across,
+            "few": FEW,
             "table": self.table(body),
         }
         given["in_vectors"] = fill(_IN_VECTORS, **given) if across else ""
