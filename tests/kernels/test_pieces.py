@@ -47,7 +47,7 @@ def test_of_a_vector_only_the_functions_that_are_called() -> None:
     names = [p.name for p in needed([HEAD, vector_type(8, f32), "irc_f32x8_abs(x)"])]
     assert names == ["IRC_KERNELS", "IRC_VECTOR_irc_f32x8", "IRC_VECTOR_irc_f32x8_abs"]
     names = [p.name for p in needed([HEAD, vector_type(8, f32), "irc_f32x8_max(x, y)"])]
-    assert names[2:] == [f"IRC_VECTOR_irc_f32x8_{n}" for n in ("select", "bounds", "max")]
+    assert names[2:] == [f"IRC_VECTOR_irc_f32x8_{n}" for n in ("select", "bounds", "nan_of", "max")]
 
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
