@@ -18,6 +18,7 @@ import shutil
 import traceback
 import warnings
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -390,9 +391,12 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     def finish(folder: Path) -> list[str]:
         graphs: list[str] = []
         extra = stack.FLAGS if stack.writes_graphs(compiler) else ()
-        library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
-        stack.note_stack(folder, manifest, graphs, compiler)
-        shutil.copyfile(c_compiler.build_runtime(store.shared_folder("runtime"), compiler), folder / pool)
+        with ThreadPoolExecutor(max_workers=1) as beside:  # who starts compilers has nothing to do meanwhile
+            texts = beside.submit(lambda: stack.mentions_in(stack.sources_in(folder)))
+            runtime = beside.submit(c_compiler.build_runtime, store.shared_folder("runtime"), compiler)
+            library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
+        stack.note_stack(folder, manifest, graphs, texts.result(), compiler)
+        shutil.copyfile(runtime.result(), folder / pool)
         return [library.name, pool]
 
     manifest = {**draft.manifest, "library": main, "pool": pool, "compiler": compiler.version}

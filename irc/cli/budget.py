@@ -78,7 +78,9 @@ def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, 
     if not stack.writes_graphs(compiler):
         return {}
     made = c_compiler.compile_units(folder, files, resolved, compiler, stack.FLAGS)
-    graph = stack.call_graph([path.read_text() for path in folder.glob("*.ci")], stack.sources_in(folder))
+    graph = stack.call_graph(
+        [path.read_text() for path in folder.glob("*.ci")], stack.mentions_in(stack.sources_in(folder))
+    )
     deepest = graph.deepest(f"{name}_run")
     found: dict[str, Any] = {"stack_bytes": sum(graph.frames[f] for f in deepest)}
     found["stack"] = [{"function": stack.own_name(f), "bytes": graph.frames[f]} for f in deepest]

@@ -262,7 +262,8 @@ def _note_stack(draft: Draft, name: str, folder: Path) -> list[str]:
         target = c_compiler.resolve_target(name, compiler)
         if stack.writes_graphs(compiler) and not target.sets:
             graphs = stack.graphs_of_sources(folder, draft.files, target, compiler)
-            stack.note_stack(folder, draft.manifest, graphs, compiler)
+            texts = stack.mentions_in(stack.sources_in(folder))
+            stack.note_stack(folder, draft.manifest, graphs, texts, compiler)
     except CompileError:  # it is whoever compiles these files that needs one
         pass
     return []

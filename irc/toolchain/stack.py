@@ -68,8 +68,8 @@ class CallGraph:
         return sum(self.frames[f] for f in self.deepest(entry)) if entry in self.frames else None
 
 
-def call_graph(graphs: Iterable[str], sources: Mapping[str, str]) -> CallGraph:
-    """Join GCC's graphs with the addresses of functions that generated C takes; sources: text by the file's name."""
+def call_graph(graphs: Iterable[str], texts: Mapping[str, Mentions]) -> CallGraph:
+    """Join GCC's graphs with the addresses of functions that generated C takes; texts: by the file's name."""
     frames: dict[str, int] = {}
     files: dict[str, str] = {}
     calls: dict[str, set[str]] = {}
@@ -80,9 +80,7 @@ def call_graph(graphs: Iterable[str], sources: Mapping[str, str]) -> CallGraph:
                 files[title], frames[title] = found[1], int(found[2])
         for source, target in _EDGE.findall(text):
             calls.setdefault(source, set()).add(target)
-    headers = "\n".join(text for name, text in sources.items() if name.endswith(".h"))
-    texts = {name: _Mentions(f"{text}\n{headers}") for name, text in sources.items() if name.endswith(".c")}
-    nothing = _Mentions("")
+    nothing = Mentions("")
     taken: dict[str, set[str]] = {}
     for title, file in files.items():
         words = texts.get(file, nothing).addresses(own_name(title), {own_name(f) for f in calls.get(title, ())})
@@ -97,12 +95,12 @@ def own_name(title: str) -> str:
     return title.rpartition(":")[2]
 
 
-class _Mentions:
+class Mentions:
     """Names that each function and table of a C file mentions: those that it calls, and all others."""
 
-    def __init__(self, source: str) -> None:
-        self.called: dict[str, set[str]] = {}
-        self.others: dict[str, set[str]] = {}
+    def __init__(self, source: str, header: Mentions | None = None) -> None:
+        self.called: dict[str, set[str]] = {**header.called} if header else {}
+        self.others: dict[str, set[str]] = {**header.others} if header else {}
         for name, text in _definitions(source):
             for word, call in _NAME.findall(text):
                 (self.called if call else self.others).setdefault(name, set()).add(word)
@@ -122,6 +120,12 @@ class _Mentions:
                 left += [w for w in words if w in self.others and w not in self.called]
                 left += [w for w in self.called.get(name, ()) if w not in calls]
         return found - {function}
+
+
+def mentions_in(sources: Mapping[str, str]) -> dict[str, Mentions]:
+    """Read what the functions of C files mention, by the file's name, each with the headers among the sources."""
+    header = Mentions("\n".join(text for name, text in sources.items() if name.endswith(".h")))
+    return {name: Mentions(text, header) for name, text in sources.items() if name.endswith(".c")}
 
 
 def _definitions(source: str) -> Iterator[tuple[str, str]]:
@@ -154,9 +158,11 @@ def graphs_of_sources(folder: Path, files: Iterable[str], target: Target, compil
         return [path.read_text("utf-8", "replace") for path in sorted(Path(scratch).glob("*.ci"))]
 
 
-def note_stack(folder: Path, manifest: dict[str, Any], graphs: Iterable[str], compiler: Compiler) -> None:
+def note_stack(
+    folder: Path, manifest: dict[str, Any], graphs: Iterable[str], texts: Mapping[str, Mentions], compiler: Compiler
+) -> None:
     """State the stack of a run in a manifest and as a constant of the header in `folder`, if it is known."""
-    stack = call_graph(graphs, sources_in(folder)).stack(f"{manifest['prefix']}_run")
+    stack = call_graph(graphs, texts).stack(f"{manifest['prefix']}_run")
     if stack is None:
         return
     manifest["stack_bytes"] = stack
