@@ -12,7 +12,7 @@ import pytest
 
 import irc
 from irc import driver
-from irc.backends.c import files
+from irc.backends.c.kernel_files import divide, together
 from irc.ir.types import f32
 from irc.kernels.core.isa import HEAD, vector_type
 from irc.kernels.core.text import Part, Piece, needed, own, piece, standalone
@@ -69,4 +69,18 @@ def test_kernels_that_share_their_longest_piece_stand_in_one_file() -> None:
         (SimpleNamespace(symbol=name), [HEAD, *pieces, "int own(void);\n"])
         for name, pieces in {"a": [long], "b": [longer], "c": [], "d": [longer, long], "e": [long]}.items()
     ]
-    assert [kernel.symbol for kernel, _ in files._beside(kernels)] == ["a", "e", "b", "d", "c"]
+    assert [[kernel.symbol for kernel, _ in group] for group in together(kernels)] == [["a", "e"], ["b", "d"], ["c"]]
+
+
+def test_kernels_that_share_much_fill_files_of_their_own() -> None:
+    """Each group is in one file, unless it is so long that compilers would wait for it."""
+    pieces = {n: Piece(f"BODY_{n}", "int body(void);\n" * 3000, stem=f"irc_body_{n}") for n in "abc"}
+    names = ["a1", "b1", "a2", "c1", "b2", "c2"]
+    kernels: list[tuple[Any, list[Part]]] = [
+        (SimpleNamespace(symbol=name), [HEAD, pieces[name[0]], "int own(void);\n" * 10]) for name in names
+    ]
+    assert [[k.symbol for k, _ in file] for file in divide(kernels)] == [["a1", "a2"], ["b1", "b2"], ["c1", "c2"]]
+    long: list[tuple[Any, list[Part]]] = [
+        (SimpleNamespace(symbol=name), [HEAD, pieces["a"], "int own(void);\n" * 3000]) for name in names
+    ]
+    assert [len(file) for file in divide(long)] == [2, 2, 1, 1]
