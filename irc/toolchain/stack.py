@@ -99,8 +99,11 @@ class Mentions:
     """Names that each function and table of a C file mentions: those that it calls, and all others."""
 
     def __init__(self, source: str, header: Mentions | None = None) -> None:
-        self.called: dict[str, set[str]] = {**header.called} if header else {}
-        self.others: dict[str, set[str]] = {**header.others} if header else {}
+        self.called: dict[str, set[str]] = {}
+        self.others: dict[str, set[str]] = {}
+        if header is not None:
+            self.called |= {name: set(words) for name, words in header.called.items()}
+            self.others |= {name: set(words) for name, words in header.others.items()}
         for name, text in _definitions(source):
             for word, call in _NAME.findall(text):
                 (self.called if call else self.others).setdefault(name, set()).add(word)
