@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from irc.expr import Load, Size, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops.builder import LoopBuilder, Place, place
-from irc.loops.ir import For
+from irc.loops.ir import For, Function, Program
 from irc.loops.parallel_nests import apart, nest_of
 from irc.toolchain.c_compiler import find_compiler
-from tests.support.c_program import buffer
+from tests.support.c_program import Library, buffer
 
 N = Dim.symbol("N", 1)
 Y = buffer("y", f32, (N, 4, 3, 5000), "output")
@@ -102,6 +103,27 @@ def padded(batch: int | str) -> onnx.ModelProto:
             turned = Transpose<perm = [0, 2, 3, 1]>(moved)
             highest = ReduceMax<axes = [2], keepdims = 0>(moved)
         }}""")
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+def test_what_stands_in_front_of_inner_loops_is_declared_in_order(tmp_path: Path) -> None:
+    """Constants that only other constants of their loop read are there too."""
+    rows, columns = Dim.symbol("N", 1), 5000
+    x, y = buffer("x", f32, (rows, 40, columns), "input"), buffer("y", f32, (rows, 40, columns), "output")
+    b = LoopBuilder()
+    with b.for_(rows, "parallel") as i:
+        turned = b.let(i % 3)
+        shift = b.let(turned + 1)
+        with b.for_(40, "parallel") as j:
+            row = b.let((j + shift) % 40)
+            with b.for_(columns, "simd") as t:
+                b.store(place(y), (i, j, t), Load(x, (i, row, t)))
+    program = Program("m", [x], [y], [], [Function("turned", b.body, (x,), (y,))], ["N"])
+    given = np.random.default_rng(0).standard_normal((4, 40, columns)).astype(np.float32)
+    library = Library(program, tmp_path)
+    (got,) = library.run(library.context([4]), [given], [given.shape])
+    for i in range(4):
+        np.testing.assert_array_equal(got[i], np.roll(given[i], -(i % 3 + 1), axis=0))
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")

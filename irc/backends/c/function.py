@@ -382,6 +382,7 @@ class Frame:
     def together(self, nest: ParallelNest) -> None:
         """Print loops inside one another over the iterations `begin` to `end` of all: whole runs of the innermost."""
         *outer, inner = nest.loops
+        body: list[Stmt] = [*(let for before in nest.before for let in before), inner]
         scope, extent = dict(self.scope), self.print.text(inner.extent, 11)
         n, first, last = (self.names.own(x, numbered=True) for x in ("n", "first", "last"))
         self.line(f"for (int64_t {n} = begin; {n} < end;) {{")
@@ -395,7 +396,7 @@ class Frame:
             name = self.declare(s.var, "int64_t", (0, hi - 1 if hi < INF else LARGEST_INDEX))
             self.line(f"const int64_t {name} = {place};")
             for let in before:
-                self.let(let, [*nest.before[-1], inner])
+                self.let(let, body)
         self.line(f"const int64_t {first} = {n} % {extent};")
         self.line(f"const int64_t {last} = end - {n} < {extent} - {first} ? {first} + (end - {n}) : {extent};")
         self.serial(inner, str(first), str(last))

@@ -65,7 +65,10 @@ OPENVINO: dict[type[Op], tuple[Rule, ...]] = {
     Div: (activations.hard_swish, normalization.standardised),
     DequantizeLinear: (quantization.fake_quantize, quantization.decompressed),
     Add: (products.shift_of_convolution, products.needless_sum),
-    Mul: (activations.gelu, activations.hard_swish, products.scale_of_convolution, quantization.in_blocks),
+    Mul: (
+        *(activations.gelu, activations.hard_swish, products.scale_of_convolution),
+        *(quantization.in_blocks, quantization.in_few_bits),
+    ),
     MatMul: (products.product_of_transposed,),
     Neg: (products.negated_convolution,),
     Conv: (products.needless_bias,),

@@ -135,6 +135,28 @@ def in_blocks(graph: Graph, node: Node) -> Value | None:
     return None
 
 
+def in_few_bits(graph: Graph, node: Node) -> Value | None:
+    """Multiply integers of constants whose blocks are an axis of their own in 4 bits where they fit."""
+    for i, value in enumerate(node.operands):
+        scale, made = node.inputs[1 - i], value.producer
+        zero: Value | None = None
+        if made is not None and isinstance(made.op, Sub) and alone(graph, made):
+            whole, zero = made.operands
+            made = whole.producer
+        x = None if made is None or not isinstance(made.op, Cast) or not alone(graph, made) else made.inputs[0]
+        if x is None or x.const is None or x.dtype != u8 or x.rank != 3:
+            continue
+        stored = _narrowest(x, x.const.shape)
+        if scale is None or scale.const is None or scale.dtype != f32 or stored.dtype != u4:
+            continue
+        if scale.const.shape != (*stored.shape[:2], 1):
+            continue
+        b = Builder(graph, node.name, node.loc)
+        product = b.Cast(graph.add_constant(stored, "blocks"), to=f32)
+        return b.Mul(product if zero is None else b.Sub(product, zero), scale)
+    return None
+
+
 def _repeated(value: Value | None, wanted: int = 0) -> tuple[Value | None, int]:
     """Return (constant [rows, blocks, 1], how often) where each of its elements is repeated along the rows."""
     made = None if value is None else value.producer
