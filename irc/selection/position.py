@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from irc.fusion.access import ZERO, Access, row_major
-from irc.fusion.epilogues import FusedEpilogue
-from irc.ir.dim import product
 from irc.ir.graph import Node
 from irc.ir.types import f32
-from irc.kernels.core.registry import select
 from irc.kernels.position.problem import PositionProblem
 from irc.ops.argmax import Position
 from irc.selection.selector import Selection, Selector, worthwhile
-from irc.selection.softmax import stands
+from irc.selection.softmax import around, selected, stands
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
@@ -20,17 +16,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     assert isinstance(node.op, Position)
     if x is None or x.dtype != f32 or not x.shape or not worthwhile(*x.shape) or not stands(selector, x):
         return None
-    axis = node.op.axis % len(x.shape)
     problem = PositionProblem(
-        y.dtype,
-        selector.precision,
-        node.op.smallest,
-        node.op.select_last_index,
-        product(x.shape[:axis]),
-        x.shape[axis],
-        product(x.shape[axis + 1 :]),
+        y.dtype, selector.precision, node.op.smallest, node.op.select_last_index, *around(x, node.op.axis)
     )
-    kernel = select(problem, selector.isa)
-    if kernel is None:
-        return None
-    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+    return selected(selector, problem, x, y)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.epilogues import FusedEpilogue
-from irc.ir.dim import product
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.ir.types import f32
+from irc.kernels.core.problem import Problem
 from irc.kernels.core.registry import select
 from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
 from irc.ops.conv import Conv
@@ -28,19 +29,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return None
     if not stands(selector, x) or (after is not None and after.op.elementwise):
         return None
-    axis = node.op.axis % len(x.shape)
-    problem = SoftmaxProblem(
-        y.dtype,
-        selector.precision,
-        isinstance(node.op, LogSoftmax),
-        product(x.shape[:axis]),
-        x.shape[axis],
-        product(x.shape[axis + 1 :]),
-    )
-    kernel = select(problem, selector.isa)
-    if kernel is None:
-        return None
-    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+    problem = SoftmaxProblem(y.dtype, selector.precision, isinstance(node.op, LogSoftmax), *around(x, node.op.axis))
+    return selected(selector, problem, x, y)
 
 
 def select_hardmax(selector: Selector, node: Node) -> Selection | None:
@@ -52,6 +42,17 @@ def select_hardmax(selector: Selector, node: Node) -> Selection | None:
     if not worthwhile(*x.shape) or not stands(selector, x):
         return None
     problem = HardmaxProblem(y.dtype, selector.precision, product(x.shape[:-1]), x.shape[-1])
+    return selected(selector, problem, x, y)
+
+
+def around(x: Value, axis: int) -> tuple[Dim, Dim, Dim]:
+    """Return how many elements there are in front of an axis, along it, and behind it."""
+    axis %= len(x.shape)
+    return product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :])
+
+
+def selected(selector: Selector, problem: Problem, x: Value, y: Value) -> Selection | None:
+    """Select a kernel from all of x as it stands in memory to y; None if there is none."""
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None

@@ -30,6 +30,16 @@ class Narrow:
     zeros: bool = False
     floats: str = ""
 
+    @property
+    def most(self) -> int:
+        """The largest of the stored numbers, the least of which is 0."""
+        return (1 << self.bits) - 1
+
+    @property
+    def middle(self) -> int:
+        """Half the range: the zero point of blocks that have none of their own."""
+        return 1 << (self.bits - 1)
+
 
 @dataclass(frozen=True)
 class GemmProblem(Problem):

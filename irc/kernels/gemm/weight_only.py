@@ -231,11 +231,10 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         for b in range(blocks):
             some = min(narrow.block // per, words - b * narrow.block // per)
             scales = np.ascontiguousarray(whole[:, at : at + panel * 4]).view("<f4").reshape(-1)
-            zeros = (
-                whole[:, at + panel * 4 : at + head].astype(np.float32).reshape(-1) if narrow.zeros else self._middle
-            )
+            own = whole[:, at + panel * 4 : at + head].astype(np.float32).reshape(-1)
+            zeros = own if narrow.zeros else narrow.middle
             bits = np.ascontiguousarray(whole[:, at + head : at + head + some * panel * 4]).view("<u4")
-            each = bits.reshape(panels, some, 1, panel) >> shifts[:, None] & np.uint32(self._most)
+            each = bits.reshape(panels, some, 1, panel) >> shifts[:, None] & np.uint32(narrow.most)
             flat = each.transpose(1, 2, 0, 3).reshape(some * per, panels * panel).astype(np.float32)
             made[b * narrow.block : b * narrow.block + some * per] = (flat - zeros) * scales
             at += head + some * panel * 4
@@ -272,10 +271,10 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "head": self._head,
             "stride": self._head + narrow.block // self._per * t.panel * 4,
             "bytes": t.lanes * 4,
-            "most": f"{self._most}u",
+            "most": f"{narrow.most}u",
             "ahead": AHEAD,
-            "middle": "z" if narrow.zeros else f"{self._middle}.0f",
-            "zero_at": f"b[{t.panel * 4} + col]" if narrow.zeros else f"{self._middle}.0f",
+            "middle": "z" if narrow.zeros else f"{narrow.middle}.0f",
+            "zero_at": f"b[{t.panel * 4} + col]" if narrow.zeros else f"{narrow.middle}.0f",
             "zeros": zeros if narrow.zeros else "",
             "zero": zero if narrow.zeros else "",
             "pattern": max(self._per, t.lanes),
@@ -303,14 +302,6 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
     def _per(self) -> int:
         """The numbers of a word."""
         return WORD // self.narrow.bits
-
-    @property
-    def _most(self) -> int:
-        return (1 << self.narrow.bits) - 1
-
-    @property
-    def _middle(self) -> int:
-        return 1 << (self.narrow.bits - 1)
 
     @property
     def _head(self) -> int:

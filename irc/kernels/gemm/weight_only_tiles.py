@@ -133,6 +133,7 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
     def unpack_b(self, packed: Array, n: int, k: int) -> Array:
         """Unpack B[k, n] as floats."""
         chunks, panels, per, head = -(-k // CHUNK), -(-n // PANEL), self._per, self._head
+        most = np.uint16(self.narrow.most)
         whole = np.ascontiguousarray(packed[: self.packed_bytes(n, k)]).reshape(panels, -1)
         made = np.zeros((panels, PANEL, chunks * CHUNK), np.float32)
         shifts = (np.arange(per, dtype=np.uint16) * np.uint16(self.narrow.bits))[:, None]
@@ -140,9 +141,9 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
         for first in range(0, chunks, self._chunks):
             some = min(self._chunks, chunks - first)
             scales = np.ascontiguousarray(whole[:, at : at + PANEL * 4]).view("<f4")
-            zeros = whole[:, at + PANEL * 4 : at + head].astype(np.float32) if self.narrow.zeros else self._middle
+            zeros = whole[:, at + PANEL * 4 : at + head].astype(np.float32) if self.narrow.zeros else self.narrow.middle
             body = np.ascontiguousarray(whole[:, at + head : at + head + some * self._chunk_bytes]).view("<u2")
-            words = body.reshape(panels, some, 4, TILE_ROWS // per, TILE_ROWS, 1, 2) >> shifts & np.uint16(self._most)
+            words = body.reshape(panels, some, 4, TILE_ROWS // per, TILE_ROWS, 1, 2) >> shifts & most
             flat = words.transpose(0, 2, 4, 1, 3, 5, 6).reshape(panels, PANEL, some * CHUNK).astype(np.float32)
             less = np.reshape(zeros, (panels, PANEL, 1)) if self.narrow.zeros else zeros
             made[:, :, first * CHUNK : (first + some) * CHUNK] = (flat - less) * scales[..., None]
@@ -173,13 +174,13 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
             "T": t,
             "bits": narrow.bits,
             "per": self._per,
-            "most": self._most,
-            "middle": self._middle,
+            "most": narrow.most,
+            "middle": narrow.middle,
             "head": self._head,
             "chunks": self._chunks,
             "chunk_bytes": self._chunk_bytes,
             "ahead": AHEAD,
-            "zero_at": f"b[{PANEL * 4} + col]" if narrow.zeros else f"{self._middle}.0f",
+            "zero_at": f"b[{PANEL * 4} + col]" if narrow.zeros else f"{narrow.middle}.0f",
             "worthwhile": WORTHWHILE,
             "split_alone": SPLIT_ALONE,
             "stripe": STRIPE,
@@ -189,7 +190,7 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
         }
         less = text.LESS_OWN if narrow.zeros else text.LESS_MIDDLE if narrow.bits == 8 else ""
         widen = text.WIDEN_BYTES if narrow.bits == 8 else text.WIDEN_DIFFERENCE if narrow.zeros else text.WIDEN_FEW
-        entries = [i - 32 * (i > 15) if narrow.zeros else i % (self._most + 1) - self._middle for i in range(32)]
+        entries = [i - 32 * (i > 15) if narrow.zeros else i % (narrow.most + 1) - narrow.middle for i in range(32)]
         given["table"] = ", ".join(f"0x{_bf16(x):04x}" for x in entries)
         given["zero"] = fill(less, **given)
         given["widened"] = fill(widen, **given)
@@ -247,14 +248,6 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
     def _per(self) -> int:
         """The numbers of a word."""
         return WORD // self.narrow.bits
-
-    @property
-    def _most(self) -> int:
-        return (1 << self.narrow.bits) - 1
-
-    @property
-    def _middle(self) -> int:
-        return 1 << (self.narrow.bits - 1)
 
     @property
     def _head(self) -> int:

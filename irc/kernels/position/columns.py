@@ -9,19 +9,16 @@ Threads split the blocks of columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Self
 
-from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels.core.base import Array, Kernel, Sizes
 from irc.kernels.core.costs import PLACED
 from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.position.problem import PositionProblem, alone, positions, sign
+from irc.kernels.core.text import Part, fill
+from irc.kernels.position.problem import PositionKernel, PositionProblem, alone, sign
 from irc.kernels.vector.lanes import folds
 
 VECTORS = 4
@@ -101,22 +98,12 @@ static void ${S}_$W(const float *x, int64_t *y, int64_t n, int64_t inner, int64_
 
 
 @kernel
-class PositionColumnsKernel(Kernel[PositionProblem]):
+class PositionColumnsKernel(PositionKernel):
     """Generated positions of the largest or smallest elements of columns."""
-
-    isa: Isa
-    smallest: bool
-    last: bool
-
-    problem = PositionProblem
 
     @property
     def label(self) -> str:
         return "columns"
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        return (("x", "const float *"), ("y", "int64_t *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -131,25 +118,6 @@ class PositionColumnsKernel(Kernel[PositionProblem]):
     def cycles(self, problem: PositionProblem) -> float:
         vectors = -(-likely(problem.inner) // self.isa.lanes(f32))
         return likely(problem.outer) * likely(problem.n) * vectors * PLACED
-
-    def arguments_for(self, problem: PositionProblem) -> dict[str, Dim]:
-        return {"outer": problem.outer, "n": problem.n, "inner": problem.inner}
-
-    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        positions(self.smallest, self.last, reads, writes, sizes)
-
-    def flops(self, sizes: Sizes) -> Dim:
-        return sizes["outer"] * sizes["n"] * sizes["inner"]
-
-    @cached_property
-    def symbol(self) -> str:
-        words = ("smallest" if self.smallest else "largest", "last" if self.last else "first", "column_places")
-        return symbol("_".join(words), self.isa.name, "")
-
-    @property
-    def summary(self) -> str:
-        which = "last" if self.last else "first"
-        return f"Where the {which} {'smallest' if self.smallest else 'largest'} elements of columns stand."
 
     def parts(self) -> list[Part]:
         lanes = self.isa.lanes(f32)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from irc.ir.dim import Dim, DimLike
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import i64
-from irc.kernels.core.base import Array
+from irc.kernels.core.base import Array, Kernel, Sizes
+from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Problem
-from irc.kernels.core.text import fill
+from irc.kernels.core.text import fill, symbol
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,45 @@ def positions(
     x = np.flip(x, 1) if last else x
     found = np.argmin(x, 1) if smallest else np.argmax(x, 1)
     writes[0][: found.size] = (shape[1] - 1 - found if last else found).reshape(-1)
+
+
+@dataclass(frozen=True)
+class PositionKernel(Kernel[PositionProblem]):
+    """What kernels of positions share; `label` says of what they are: rows or columns."""
+
+    isa: Isa
+    smallest: bool
+    last: bool
+
+    problem = PositionProblem
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        return (("x", "const float *"), ("y", "int64_t *"))
+
+    @cached_property
+    def symbol(self) -> str:
+        words = (
+            "smallest" if self.smallest else "largest",
+            "last" if self.last else "first",
+            self.label[:-1],
+            "places",
+        )
+        return symbol("_".join(words), self.isa.name, "")
+
+    @property
+    def summary(self) -> str:
+        which = "last" if self.last else "first"
+        return f"Where the {which} {'smallest' if self.smallest else 'largest'} elements of {self.label} stand."
+
+    def arguments_for(self, problem: PositionProblem) -> dict[str, Dim]:
+        return {name: getattr(problem, name) for name in self.sizes}
+
+    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
+        positions(self.smallest, self.last, reads, writes, sizes)
+
+    def flops(self, sizes: Sizes) -> Dim:
+        return product(sizes[name] for name in self.sizes)
 
 
 _ALONE = """

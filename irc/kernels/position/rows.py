@@ -8,20 +8,17 @@ Threads split the rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Self
 
-from irc.ir.dim import Dim
 from irc.ir.types import f32
-from irc.kernels.core.base import Array, Kernel, Sizes
 from irc.kernels.core.costs import LANES_FOLDED, PLACED
 from irc.kernels.core.isa import HEAD, Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.text import Part, fill
 from irc.kernels.position.columns import WORTHWHILE
-from irc.kernels.position.problem import PositionProblem, alone, positions, sign
+from irc.kernels.position.problem import PositionKernel, PositionProblem, alone, sign
 from irc.kernels.vector.lanes import folds
 
 SHORT = 63
@@ -108,22 +105,12 @@ void $S($parameters) {
 
 
 @kernel
-class PositionRowsKernel(Kernel[PositionProblem]):
+class PositionRowsKernel(PositionKernel):
     """Generated positions of the largest or smallest elements of contiguous rows."""
-
-    isa: Isa
-    smallest: bool
-    last: bool
-
-    problem = PositionProblem
 
     @property
     def label(self) -> str:
         return "rows"
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        return (("x", "const float *"), ("y", "int64_t *"))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -139,25 +126,6 @@ class PositionRowsKernel(Kernel[PositionProblem]):
         lanes = self.isa.lanes(f32)
         folded = 2 * LANES_FOLDED * (lanes.bit_length() - 1)
         return likely(problem.outer) * (-(-likely(problem.n) // lanes) * PLACED + folded)
-
-    def arguments_for(self, problem: PositionProblem) -> dict[str, Dim]:
-        return {"outer": problem.outer, "n": problem.n}
-
-    def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        positions(self.smallest, self.last, reads, writes, sizes)
-
-    def flops(self, sizes: Sizes) -> Dim:
-        return sizes["outer"] * sizes["n"]
-
-    @cached_property
-    def symbol(self) -> str:
-        words = ("smallest" if self.smallest else "largest", "last" if self.last else "first", "row_places")
-        return symbol("_".join(words), self.isa.name, "")
-
-    @property
-    def summary(self) -> str:
-        which = "last" if self.last else "first"
-        return f"Where the {which} {'smallest' if self.smallest else 'largest'} elements of rows stand."
 
     def parts(self) -> list[Part]:
         lanes = self.isa.lanes(f32)
