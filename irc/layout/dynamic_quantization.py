@@ -63,11 +63,7 @@ def run(graph: Graph, isa: Isa) -> int:
 
 def _rewrite(graph: Graph, node: Node) -> None:
     (x,), b = node.operands, Builder(graph, node.name or node.op.name, node.loc)
-    axes, origin = list(range(len(x.shape))), b.const(0.0, f32)
-    least = b.Min(b.ReduceMin(x, axes, keepdims=False), origin)
-    most = b.Max(b.ReduceMax(x, axes, keepdims=False), origin)
-    scale = b.Div(b.Sub(most, least), b.const(255.0, f32))
-    zero = b.QuantizeLinear(b.Neg(least), scale)
+    scale, zero = DynamicQuantizeLinear.steps(b, x)
     y = b.add(ByteInRange(), x, scale, b.Div(b.const(1.0, f32), scale), zero)
     for old, new in zip(node.outputs, (y, scale, zero), strict=True):
         put_in_place(graph, old, new)

@@ -325,12 +325,17 @@ class DynamicQuantizeLinear(Op):
     sig = Sig("x: T1 -> y: T2, y_scale: f32, y_zero_point: T2", T1={f32}, T2={u8})
 
     def decompose(self, b: Builder, x: Value) -> tuple[Value, Value, Value]:
+        scale, zero = self.steps(b, x)
+        return b.QuantizeLinear(x, scale, zero), scale, zero
+
+    @staticmethod
+    def steps(b: Builder, x: Value) -> tuple[Value, Value]:
+        """Compute the scale and the zero point."""
         axes = list(range(len(x.shape)))
         origin = b.const(0.0, f32)
         least = b.Min(b.ReduceMin(x, axes, keepdims=False), origin)
         largest = b.Max(b.ReduceMax(x, axes, keepdims=False), origin)
         scale = b.Div(b.Sub(largest, least), b.const(255.0, f32))
-        zero = b.QuantizeLinear(b.Neg(least), scale)
-        return b.QuantizeLinear(x, scale, zero), scale, zero
+        return scale, b.QuantizeLinear(b.Neg(least), scale)
 
     onnx = (Form("DynamicQuantizeLinear", 11, T={"T1": {f32}, "T2": {u8}}),)
