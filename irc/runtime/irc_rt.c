@@ -19,9 +19,12 @@
 /* How long a thread spins for a job, and the caller for a piece that somebody else has begun, before they sleep.  Short:
  * spinning uses up what the system grants a thread on a processor that others want too, and keeps a processor from a
  * thread that is held up elsewhere; who sleeps is woken at once.  But that takes tens of microseconds, so a thread whose
- * last sleep was shorter than LONGEST_SPIN spins as long, as between the runs of a small model. */
+ * last sleep was shorter than LONGEST_SPIN spins as long, as between the runs of a small model, unless more than a
+ * HELD_UPth of its time went to others lately, in RECENT nanoseconds. */
 #define SPIN_NANOSECONDS 20000
 #define LONGEST_SPIN 100000
+#define HELD_UP 32
+#define RECENT 50000000
 #define PIECES 8 /* of a share, at most */
 #define LINE 64  /* bytes of a line of a cache */
 
@@ -31,6 +34,9 @@ typedef struct {
     pool *owner;
     int index; /* 1 .. threads - 1; the caller is 0 */
     pthread_t thread;
+    int64_t spin;           /* nanoseconds */
+    int64_t woken, had;     /* when it last woke, and the processor's time that it had had, in nanoseconds */
+    int64_t awake, held_up; /* of the time awake, lately, how long others had its processor */
 } worker;
 
 /* A thread's share of a job: iterations `begin` to `begin + size`, in `pieces`.  In `left`, pieces `front` to `back` (16
@@ -87,10 +93,14 @@ static void pause_thread(void) {
 #endif
 }
 
-static int64_t nanoseconds(void) {
+static int64_t nanoseconds_of(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t nanoseconds(void) {
+    return nanoseconds_of(CLOCK_MONOTONIC);
 }
 
 static uint64_t packed(unsigned job, unsigned front, unsigned back) {
@@ -175,30 +185,45 @@ static void leave(int at) {
 }
 #endif
 
-/* Waits until the share is of another job than `seen`, and tells how long to spin for the one after it. */
-static int64_t wait_for_job(pool *p, share *s, unsigned seen, int64_t spin) {
+/* Spins until the share is of another job than `seen`: whether it is. */
+static int spin_for_job(const worker *w, share *s, unsigned seen) {
     const int64_t begin = nanoseconds();
-    for (int64_t now = begin; now - begin < spin; now = nanoseconds())
+    for (int64_t now = begin; now - begin < w->spin; now = nanoseconds())
         for (int k = 0; k < 64; ++k) {
-            if (has_job(s, seen)) return spin;
+            if (has_job(s, seen)) return 1;
             pause_thread();
         }
+    return 0;
+}
+
+/* Sleeps until the share is of another job than `seen`, and decides how long to spin for the one after it. */
+static void sleep_for_job(worker *w, share *s, unsigned seen) {
+    pool *const p = w->owner;
+    const int64_t begin = nanoseconds(), had = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+    w->awake += begin - w->woken;
+    w->held_up += begin - w->woken - (had - w->had);
+    for (; w->awake > RECENT; w->awake /= 2) w->held_up /= 2;
     pthread_mutex_lock(&p->lock);
     atomic_fetch_add(&p->sleepers, 1);
     while (!has_job(s, seen)) pthread_cond_wait(&p->wake, &p->lock);
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->lock);
     leave(atomic_load(&p->caller_at));
-    return nanoseconds() - begin < LONGEST_SPIN ? LONGEST_SPIN : SPIN_NANOSECONDS;
+    w->woken = nanoseconds();
+    w->had = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const int long_spin = w->woken - begin < LONGEST_SPIN && w->held_up * HELD_UP < w->awake;
+    w->spin = long_spin ? LONGEST_SPIN : SPIN_NANOSECONDS;
 }
 
 static void *work(void *arg) {
     worker *const w = arg;
     pool *const p = w->owner;
     share *const own = &p->shares[w->index];
-    int64_t spin = SPIN_NANOSECONDS;
+    w->spin = SPIN_NANOSECONDS;
+    w->woken = nanoseconds();
+    w->had = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
     for (unsigned seen = 0;;) {
-        spin = wait_for_job(p, own, seen, spin);
+        if (!spin_for_job(w, own, seen)) sleep_for_job(w, own, seen);
         seen = job_of(atomic_load(&own->left));
         if (atomic_load(&p->stop)) return NULL;
         run_job(p, w->index, seen);
