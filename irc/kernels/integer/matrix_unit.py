@@ -43,6 +43,8 @@ TASKS = 8
 """Tasks for several threads, at least."""
 WORTHWHILE = 24_000
 """Cycles of all blocks, about, below which one thread does them."""
+HEAVY = 4
+"""How many times the bytes of the input and of results those of weights are, above which threads divide these."""
 COPIED_ALONE = 128 << 10
 """Bytes below which one thread copies the input."""
 STRIP = 1 << 20
@@ -150,6 +152,7 @@ class MatrixUnitConvKernel(WindowsOfBytes):
             "block_cycles": round(BYTE_BLOCK + 64 * FINISH[self.stored]),
             "copied_alone": COPIED_ALONE,
             "least": TASKS,
+            "heavy": HEAVY,
             "strip": STRIP,
             "itemsize": self.stored.itemsize,
             "line": "line % w.phases * w.tall * w.row + line / w.phases * w.row" if self.copied else "line",
