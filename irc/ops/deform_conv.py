@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.expr import Const, Expr, IndexFunction, Tensor, call, index, reduce, select
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
-from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, boolean, i64
+from irc.ir.types import FLOATS, FLOATS_BF16, DType, TensorType, bf16, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Choice, Int, Ints, Pads
@@ -19,8 +21,9 @@ from irc.opdef.conversions import as_type
 from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
-from irc.opdef.window import spatial, window_count, window_padding
+from irc.opdef.window import window_count, window_padding
 from irc.ops.conv import OV_CONV, Conv, add_bias, window_fields
+from irc.ops.grid_sample import index_type
 
 OV_DEFORMABLE = {**OV_CONV, "group": Int(1, lo=1), "deformable_group": Int(1, lo=1, to="offset_group")}
 
@@ -211,41 +214,96 @@ class DeformConv(Op):
             total = total + wide(bias).reshape(-1, 1, 1)
         return total.astype(x.dtype)
 
-    def compute(
-        self,
-        out: TensorType,
-        x: Tensor,
-        w: Tensor,
-        offset: Tensor,
-        bias: Tensor | None = None,
-        mask: Tensor | None = None,
-    ) -> IndexFunction:
-        kind = x.dtype.compute
-        strides = spatial("DeformConv", "strides", self.strides, 2, 1)
-        dilations = spatial("DeformConv", "dilations", self.dilations, 2, 1)
-        begin = spatial("DeformConv", "pads", self.pads_begin, 2, 0)
-        height, width = w.shape[2:]
-        shared = index(x.shape[1] // self.offset_group)
-        outputs = index(w.shape[0] // self.group)
+    def decompose(
+        self, b: Builder, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+    ) -> Value:
+        """Multiply what each kernel position sees of all channels, which stand side by side, by the weights."""
+        shape, (images, channels), (height, width) = (
+            self.infer(x, w, offset, bias, mask).dims(),
+            x.shape[:2],
+            w.shape[2:],
+        )
+        taps, points, groups = height * width, shape[2] * shape[3], Dim.of(self.offset_group)
+        indices, weights = self._taps(b, x, w, offset, mask, shape[2:])
+        planes = b.Reshape(widened(b, x), b.dims([images, channels, product(x.shape[2:])]), special_zero=False)
+        rows = b.dims([images, product(x.shape[2:]), groups, channels // groups])
+        rows = b.Reshape(b.Transpose(planes, [0, 2, 1]), rows, special_zero=False)
+        if not all(d.is_const and int(d) for d in x.shape[2:]):  # an element to read where there may be none
+            rows = b.Pad(rows, b.const([0] * 5 + [1] + [0] * 2))
+        given = [b.Reshape(v, b.dims([images, groups, taps, points]), special_zero=False) for v in (*indices, *weights)]
+        seen = b.WeightedRows(rows, *(v for pair in zip(given[:4], given[4:], strict=True) for v in pair))
+        parts, inner, outputs = self.group, channels // self.group, w.shape[0] // self.group
+        wide = b.Reshape(widened(b, w), b.dims([parts, outputs, inner, taps]), special_zero=False)
+        wide = b.Transpose(wide, [0, 3, 2, 1])
+        if parts == 1:
+            seen = b.Reshape(seen, b.dims([images, points, taps * inner]), special_zero=False)
+            wide = b.Reshape(wide, b.dims([taps * inner, outputs]), special_zero=False)
+            y = b.Transpose(b.MatMul(seen, wide), [0, 2, 1])
+        else:
+            seen = b.Reshape(seen, b.dims([images, points, taps, parts, inner]), special_zero=False)
+            seen = b.Transpose(seen, [0, 3, 1, 2, 4])
+            seen = b.Reshape(seen, b.dims([images, parts, points, taps * inner]), special_zero=False)
+            wide = b.Reshape(wide, b.dims([parts, taps * inner, outputs]), special_zero=False)
+            y = b.Transpose(b.MatMul(seen, wide), [0, 1, 3, 2])
+        y = b.Reshape(y, b.dims(shape), special_zero=False)
+        return narrowed(b, y if bias is None else add_bias(b, y, widened(b, bias)), x)
 
-        def element(n: Expr, o: Expr, i: Expr, j: Expr) -> Expr:
-            def term(c: Expr, a: Expr, b: Expr) -> Expr:
-                channel = c if self.group == 1 else (o // outputs) * w.shape[1] + c
-                group = Const(0, i64) if self.offset_group == 1 else channel // shared
-                tap = (group * height + a) * width + b
-                places = [
-                    (p * s + k * d - q).cast(kind) + offset[(n, tap * 2 + axis, i, j)].cast(kind)
-                    for axis, (p, s, k, d, q) in enumerate(
-                        ((i, strides[0], a, dilations[0], begin[0]), (j, strides[1], b, dilations[1], begin[1]))
-                    )
-                ]
-                value = _between_at(x, (n, channel), places, self.clamped) * w[(o, c, a, b)].cast(kind)
-                return value if mask is None else value * mask[(n, tap, i, j)].cast(kind)
+    def _taps(
+        self, b: Builder, x: Value, w: Value, offset: Value, mask: Value | None, result: Sequence[Dim]
+    ) -> tuple[list[Value], list[Value]]:
+        """Indices in its plane and weights of the four elements around each place, (n, groups, h, w, rows, columns).
 
-            total = reduce("sum", [w.shape[1], height, width], term)
-            return (total if bias is None else total + bias[o].cast(kind)).cast(out.dtype)
+        An index is negative where there is no element.
+        """
+        kernel, moved = w.shape[2:], widened(b, offset)
+        strides, dilations, begin = self.strides or (1, 1), self.dilations or (1, 1), self.pads_begin or (0, 0)
+        rest = [offset.shape[0], self.offset_group, *kernel]
+        moved = b.Reshape(moved, b.dims([*rest, 2, *result]), special_zero=False)
+        places: list[Value] = []
+        inside: list[Value] = []
+        for axis in (0, 1):
+            step, tap = (
+                b.Range(b.const(0), b.Reshape(b.dims([n]), []), b.const(1)) for n in (result[axis], kernel[axis])
+            )
+            step, tap = b.Mul(step, b.const(strides[axis])), b.Mul(tap, b.const(dilations[axis]))
+            step = b.Reshape(b.Sub(step, b.const(begin[axis])), [-1, 1] if axis == 0 else [-1])
+            grid = b.Add(b.Reshape(tap, [-1, *[1] * (3 - axis)]), step)
+            place = b.Add(b.Gather(moved, b.const(axis), b.const(4)), b.Cast(grid, to=moved.dtype))
+            size = b.Cast(b.Reshape(b.dims([x.shape[2 + axis]]), []), to=moved.dtype)
+            zero, outside = b.like(0.0, place), b.like(-1.0, place)
+            inside += [b.GreaterOrEqual(place, zero) if self.clamped else b.Greater(place, outside)]
+            inside += [b.Less(place, size)]
+            places.append(place)
+        there = reduce(b.And, inside)
+        far, kind = b.like(-2.0, places[0]), index_type(x, "zeros")
+        along: list[tuple[list[Value], list[Value]]] = []
+        for place, n in zip(places, x.shape[2:], strict=True):
+            at = b.Where(there, place, far)  # both elements beside it are outside
+            along.append(self._along(b, at, b.Cast(b.Reshape(b.dims([n]), []), to=kind), kind))
+        width = b.Cast(b.Reshape(b.dims([x.shape[3]]), []), to=kind)
+        scale = None
+        if mask is not None:
+            scale = b.Reshape(widened(b, mask), b.dims([*rest, *result]), special_zero=False)
+        indices, weights = list[Value](), list[Value]()
+        for row, part in zip(*along[0], strict=True):
+            for column, other in zip(*along[1], strict=True):
+                none = b.Less(b.Min(row, column), b.const(0, kind))
+                indices.append(b.Where(none, b.const(-1, kind), b.Add(b.Mul(row, width), column)))
+                weight = b.Mul(part, other)
+                weights.append(weight if scale is None else b.Mul(weight, scale))
+        return indices, weights
 
-        return element
+    def _along(self, b: Builder, place: Value, size: Value, kind: DType) -> tuple[list[Value], list[Value]]:
+        """Indices of the two elements beside a place along an axis, negative outside, and their weights."""
+        low = b.Floor(place)
+        part, first = b.Sub(place, low), b.Cast(low, to=kind)
+        last = b.Sub(size, b.const(1, kind))
+        second = b.Add(first, b.const(1, kind))
+        if self.clamped:
+            second = b.Min(second, last)
+        else:
+            second = b.Where(b.Less(second, size), second, b.const(-1, kind))
+        return [first, second], [b.Sub(b.like(1.0, place), part), part]
 
     onnx = (
         write_only(write_taps, since=11),
@@ -311,29 +369,4 @@ def _between(x: Array, y: Array, z: Array, clamped: bool) -> Array:
                 found = x[n, g, :, np.clip(a, 0, height - 1), np.clip(b, 0, width - 1)]
                 value = np.where(there[..., None], found, 0) * weight[..., None]
                 total += np.moveaxis(value, -1, 2).astype(x.dtype)
-    return total
-
-
-def _between_at(x: Tensor, first: tuple[Expr, Expr], places: list[Expr], clamped: bool) -> Expr:
-    """`_between` for one element."""
-    kind, sizes = x.dtype.compute, x.shape[2:]
-    inside = Const(True, boolean)
-    for place, size in zip(places, sizes, strict=True):
-        before = place.ge(0.0) if clamped else place.gt(-1.0)
-        inside = inside.logical_and(before).logical_and(place.lt(index(size).cast(kind)))
-    safe = [select(inside, place, Const(0.0, kind)) for place in places]
-    lower = [call("floor", place) for place in safe]
-    total: Expr = Const(0.0, kind)
-    for down in (0, 1):
-        for right in (0, 1):
-            there, at, weight = inside, [*first], Const(1.0, kind)
-            for place, low, size, more in zip(safe, lower, sizes, (down, right), strict=True):
-                k = low.cast(i64) + more
-                if clamped:
-                    k = k.min(index(size) - 1)
-                else:
-                    there = there.logical_and(k.ge(0)).logical_and(k.lt(index(size)))
-                at.append(k)
-                weight = weight * (place - low if more else 1.0 - (place - low))
-            total = total + select(there, x[tuple(at)].cast(kind), Const(0.0, kind)) * weight
     return total

@@ -14,7 +14,7 @@ from irc.ops.affine_grid import write_grid
 from irc.ops.center_crop_pad import write_centered
 from irc.ops.concat import Concat, Split
 from irc.ops.gather import Gather, GatherElements, GatherND
-from irc.ops.grid_sample import write_taps
+from irc.ops.grid_sample import write_rows, write_taps
 from irc.ops.layout import constant_int, normal_axes, normal_axis
 from irc.ops.pad import Pad
 from irc.ops.pool import MaxPool
@@ -186,4 +186,5 @@ def max_pool(b: Builder, s: Step) -> Gradients:
 
 restated("AffineGrid", write_grid)
 restated("CenterCropPad", write_centered)
+restated("WeightedRows", write_rows)
 restated("WeightedTaps", write_taps)

@@ -238,6 +238,17 @@ def write_taps(b: Builder, op: Op, x: Value, *given: Value) -> Value:
     return as_type(b, reduce(b.Add, terms), x.dtype)
 
 
+def write_rows(b: Builder, op: Op, x: Value, *given: Value) -> Value:
+    """WeightedRows in both formats, by way of WeightedTaps: groups are images, and channels stand before places."""
+    images, rows, groups, channels = x.shape
+    _, _, taps, points = given[0].shape
+    planes = b.Reshape(b.Transpose(x, [0, 2, 3, 1]), b.dims([images * groups, channels, rows]), special_zero=False)
+    flat = [b.Reshape(v, b.dims([images * groups, taps, points]), special_zero=False) for v in given]
+    found = write_taps(b, op, planes, *flat)
+    shape = [images, groups, channels, taps, points]
+    return b.Transpose(b.Reshape(found, b.dims(shape), special_zero=False), [0, 4, 3, 1, 2])
+
+
 @op
 class WeightedTaps(Op):
     """The sum of elements x[n, c, i] · w over pairs of operands i (n, …; below 0: an element that is 0) and w (n, …),
@@ -288,6 +299,43 @@ class WeightedTaps(Op):
 
     onnx = (write_only(write_taps),)
     openvino = (write_only(write_taps, since=6),)
+
+
+@op
+class WeightedRows(Op):
+    """y[n, p, k, g] = Σ x[n, i[n, g, k, p], g] · w[n, g, k, p] over pairs of operands i (below 0: a row of zeros) and
+    w, x being (n, rows, g, c): samples of all channels, which stand side by side, at places that they share."""
+
+    sig = Sig("x: T[4], *indices_weights: any -> y: T", T=FLOATS)
+
+    def infer(self, x: Value, *given: Value) -> TensorType:
+        images, groups, taps, points = given[0].shape
+        return x.tensor.with_shape([images, points, taps, groups, x.shape[3]])
+
+    def reference(self, x: Array, *given: Array) -> Array:
+        n, g = np.ogrid[: x.shape[0], : x.shape[2]]
+        n, g = n[..., None, None], g[..., None, None]
+        total = np.zeros((), x.dtype)
+        for i, w in zip(given[::2], given[1::2]):
+            found = np.where((i < 0)[..., None], x.dtype.type(0), x[n, np.maximum(i, 0), g])
+            total = total + found * w[..., None]
+        return np.ascontiguousarray(total.transpose(0, 3, 2, 1, 4))
+
+    def loops(self, b: LoopBuilder, x: Tensor, *operands: Tensor) -> None:
+        """Indices and weights are numbers of each row: a loop of products over the channels is left."""
+        *given, y = operands
+        images, points, taps, groups, channels = y.shape
+        with b.nest([images, points], "parallel") as (n, p), b.nest([taps, groups]) as (k, g):
+            pairs: list[tuple[Expr, Expr, Expr]] = []
+            for i, w in zip(given[::2], given[1::2], strict=True):
+                at = b.let(i[n, g, k, p], "at")
+                pairs.append((at, b.let(at.max(0).cast(i64), "row"), b.let(w[n, g, k, p], "weight")))
+            with b.for_(channels, "simd", "c") as c:
+                terms = [_unless(at.lt(0), b.let(x[n, row, g, c], "found")) * w for at, row, w in pairs]
+                b.store(y, (n, p, k, g, c), reduce(add, terms))
+
+    onnx = (write_only(write_rows),)
+    openvino = (write_only(write_rows, since=6),)
 
 
 def _unless(condition: Expr, x: Expr) -> Expr:

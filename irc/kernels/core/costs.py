@@ -169,3 +169,9 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
         sum(count * times * step(height, width) for width, times in widths.items() for height, count in heights.items())
         / costs.tiles[tile]
     )
+
+
+WIDENED_FLOATS = 1 << 18
+"""Bytes of a pool's input that are widened to floats: with what else there is, the second cache holds them."""
+TAPS_OF_BYTES = 4
+"""Windows over so many bytes for each byte of the input are those of floats in any case."""
