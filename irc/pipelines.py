@@ -89,37 +89,19 @@ Each adds its findings to the sink; stop on errors after each pass.
 _FOLD, _DECOMPOSE = ([name for name, _ in COMPILE_C].index(name) for name in ("fold", "decompose"))
 
 
-def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
-    """COMPILE_C, with what kernels of that instruction set take: composites before they are decomposed.
-
-    precision: the least that products of f32 must have.
-    """
-    # here: loading and validating need no kernels
+def _quantized(isa: Isa) -> tuple[Pass, ...]:
+    """List the passes over what is quantized, which come before constants are folded."""
     from irc.layout import (
-        bf16_storage,
         byte_tables,
-        channels_last,
-        concat_in_place,
         dynamic_quantization,
         fake_quantized,
-        fold_taps,
-        images,
         integer_convolutions,
         integer_products,
-        late_squeezes,
-        narrow_transposes,
         narrow_weights,
-        plane_pools,
         quantized_sums,
-        texts,
-        transposed_conv,
-        trim_taps,
-        wide_products,
     )
-    from irc.selection import select
 
-    decoders = (("texts", texts.run), *_each(("images", images.run)))
-    quantized = _each(
+    return _each(
         ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa)),
         ("integer-products", lambda graph, sink: integer_products.run(graph, isa)),
         ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa)),
@@ -128,6 +110,32 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         ("dynamic-quantization", lambda graph, sink: dynamic_quantization.run(graph, isa)),
         ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa)),
     )
+
+
+def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
+    """COMPILE_C, with what kernels of that instruction set take: composites before they are decomposed.
+
+    precision: the least that products of f32 must have.
+    """
+    # here: loading and validating need no kernels
+    from irc.layout import (
+        bf16_storage,
+        channels_last,
+        concat_in_place,
+        fold_taps,
+        images,
+        late_squeezes,
+        narrow_transposes,
+        narrow_weights,
+        plane_pools,
+        texts,
+        transposed_conv,
+        trim_taps,
+        wide_products,
+    )
+    from irc.selection import select
+
+    decoders = (("texts", texts.run), *_each(("images", images.run)))
     composites = _each(
         ("wide-products", lambda graph, sink: wide_products.run(graph)),
         ("narrow-weights-2", lambda graph, sink: narrow_weights.run(graph, isa)),
@@ -150,7 +158,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     before, folded, rest = COMPILE_C[:_FOLD], COMPILE_C[_FOLD:_DECOMPOSE], COMPILE_C[_DECOMPOSE:]
     if not isa.has_vectors:
         return (*before, *folded, *decoders, *rest)
-    return (*before, *quantized, *folded, *decoders, *composites, *rest, *kernels)
+    return (*before, *_quantized(isa), *folded, *decoders, *composites, *rest, *kernels)
 
 
 COMPILE_NUMPY: tuple[Pass, ...] = (
