@@ -17,6 +17,9 @@ from irc.kernels.core.isa import C_TYPES, HEAD, ISAS, Isa, vector_name, vector_t
 from irc.kernels.core.text import Part, fill, piece, tile_body
 from irc.kernels.vector.vecmath import definitions
 
+FETCHED, MOST_STEPS = 256, 4
+"""Bytes of B in the steps that fetch together: of the tiles that share the next panel each fetches a line of as many,
+where they are four or more; and the steps, at most."""
 ADD_AND_STORE = """\
     if (from) {
         IRC_FULL_UNROLL
@@ -48,6 +51,24 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         for (int w = 0; w < W; w++) {
             odd[i][w] = ($V){0};
             acc[i][w] = odd[i][w]; /* the sum so far is added last: sums of blocks lose less than one long sum */
+        }
+    }
+    for (; U == 1 && k >= $steps; k -= $steps) { /* that share what they fetch: lines fetched twice would cost time */
+        __builtin_prefetch(ahead);
+        if ($steps * hop * $size > 64) {
+            IRC_FULL_UNROLL
+            for (int line = 64; line < $steps * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
+        }
+        ahead += $steps * hop;
+        IRC_FULL_UNROLL
+        for (int step = 0; step < $steps; step++, a += R, b += $NR) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) acc[i][w] += a[i] * bv[w];
+            }
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
@@ -218,6 +239,7 @@ def names(tile: Tile) -> dict[str, object]:
         "NR": tile.panel,
         "size": tile.dtype.itemsize,
         "tile": tile.name,
+        "steps": min(MOST_STEPS, max(1, FETCHED // (tile.panel * tile.dtype.itemsize))),
     }
 
 
