@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from irc.backends.c import quotients
 from irc.backends.c.bounds import bounds
 from irc.backends.c.math import FUNCTIONS, NEAR_EXPONENTS, OF_ANGLES, POWERS
 from irc.backends.c.near_loops import is_near
@@ -110,8 +111,8 @@ class Printer:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.near = False
-        """Whether all angles are known to be near."""
+        self.near = frozenset[tuple[Expr, ...]]()
+        """Operands of functions that are known to be near."""
 
     def text(self, e: Expr, least: int = TERNARY) -> str:
         """Print the register value of `e`, in parentheses if it binds less than `least`."""
@@ -180,20 +181,7 @@ class Printer:
     def _exact(e: Expr) -> bool:
         """Tell whether a result needs no rounding to be a value of the operands' type."""
         name = e.op if isinstance(e, Bin | Un) else e.fn if isinstance(e, Call) else ""
-        whole = (
-            "min",
-            "max",
-            "abs",
-            "neg",
-            "floor",
-            "ceil",
-            "trunc",
-            "round",
-            "round_away",
-            "copysign",
-            "fmin",
-            "fmax",
-        )
+        whole = (*IDENTITY_ON_INTEGERS, "min", "max", "abs", "neg", "copysign", "fmin", "fmax")
         plain = e.dtype.name in ("f16", "bf16", "f8e5m2")
         return name in ("min", "max") or (plain and name in whole)
 
@@ -328,6 +316,8 @@ class Printer:
             return self._infix(op, e.a, e.b)
         if op == "pow":
             return self._function("pow", (e.a, e.b))
+        if op == "mod" and (e.a, e.b) in self.near:
+            return self._helper(f"mod_near_{kind}", e.a, e.b)
         if op in ("min", "max") and e.a.dtype.name == "f16":
             op += "z"
         elif op in ("min", "max") and isinstance(e.b, Const) and e.b.value == e.b.value:
@@ -355,8 +345,16 @@ class Printer:
         if plain and not (is_sub_byte(dtype) and op in ("add", "sub", "mul")):
             text, level = self._infix(op, e.a, e.b)
             return (text, level) if dtype.bits >= 32 or op != "sub" else (f"({storage(dtype)})({text})", UNARY)
-        found = self._helper(f"{op}_{kind}", e.a, e.b)
+        found = self._helper(f"{op}{self._form(op, e.a, e.b)}_{kind}", e.a, e.b)
         return self._narrowed(found, dtype) if op not in ("min", "max") else found
+
+    def _form(self, op: str, a: Expr, b: Expr) -> str:
+        """Name the form of a quotient's helper: for near numbers, for vectors, or neither of these."""
+        if op not in quotients.OPERATIONS:
+            return ""
+        if (a, b) in self.near:
+            return "_near"
+        return "_vector" if 8 <= a.dtype.bits <= 32 and not isinstance(b, Const) else ""
 
     def _narrowed(self, found: tuple[str, int], dtype: DType) -> tuple[str, int]:
         """Wrap a whole number to a sub-byte width."""
@@ -407,17 +405,21 @@ class Printer:
         if fn == "sign":
             return f"{self.text(e.args[0], EQUAL)} != 0", EQUAL
         if fn in INTEGER_MATH:
-            return self._narrowed(self._helper(f"{INTEGER_MATH[fn]}_{arithmetic(dtype)}", *e.args), dtype)
+            name = INTEGER_MATH[fn]
+            form = self._form(name, *e.args) if fn == "fmod" else ""
+            return self._narrowed(self._helper(f"{name}{form}_{arithmetic(dtype)}", *e.args), dtype)
         raise KeyError(f"no such function of {dtype} in C: {fn} (see MATH)")
 
     def _function(self, fn: str, args: tuple[Expr, ...]) -> tuple[str, int]:
+        if fn == "fmod" and args in self.near:
+            return self._helper(f"fmod_near_{arithmetic(args[0].dtype)}", *args)
         if args[0].dtype.name == "f64":
             return f"{MATH[fn].replace('$', '')}({', '.join(self.text(a) for a in args)})", PRIMARY
         if fn == "pow" and isinstance(args[1], Const):
             exponent = float(args[1].value)
             if exponent in POWERS or exponent == 0.5:
                 return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
-        if fn in OF_ANGLES and (self.near or is_near(args[0])):
+        if fn in OF_ANGLES and (args in self.near or is_near(args[0])):
             return self._helper(f"{fn}_near_f32", *args)
         if fn == "exp" and max(map(abs, bounds(args[0]))) <= NEAR_EXPONENTS:
             return self._helper("exp_near_f32", *args)

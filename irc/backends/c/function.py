@@ -15,7 +15,7 @@ from irc.backends.c.conversions import Conversion, conversion_of
 from irc.backends.c.expr import ANYTHING, Printer, Range
 from irc.backends.c.kernel_text import KernelNames
 from irc.backends.c.names import Names, stem
-from irc.backends.c.near_loops import angles, near_first
+from irc.backends.c.near_loops import near_first, questions
 from irc.backends.c.sizes import dim_text, upper_bound
 from irc.backends.c.text import CName
 from irc.backends.c.types import register, storage
@@ -336,7 +336,7 @@ class Frame:
 
     def serial(self, s: For, begin: str = "0", end: str = "") -> None:
         """Print a loop that one thread runs."""
-        if found := angles(s):
+        if found := questions(s):
             near_first(self, s, found, begin, end)
         else:
             self.simply(s, begin, end)

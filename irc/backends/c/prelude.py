@@ -14,6 +14,7 @@ from string import Template
 from irc.backends.c.conversions import conversion_helpers
 from irc.backends.c.math import math_helpers
 from irc.backends.c.narrow import narrow_helpers
+from irc.backends.c.quotients import quotient_helpers
 from irc.backends.c.types import storage
 from irc.ir.types import dtype
 from irc.kernels.core.workspace import CODE
@@ -245,6 +246,7 @@ def _all() -> dict[str, Helper]:
         found |= _integer_helpers(name)
     for name in ("f32", "f64"):
         found |= _real_helpers(name)
+    found |= quotient_helpers(Helper)
     found["ceildiv"] = Helper(_INDEX)
     found["factor"] = Helper(_FACTOR)
     found["idle"] = Helper(_IDLE, ("factor",))
