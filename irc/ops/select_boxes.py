@@ -13,11 +13,11 @@ import numpy as np
 
 from irc.diagnostics import require
 from irc.diagnostics.codes import shape as codes
-from irc.expr import Const, Expr, Tensor, Var, call, index, select
+from irc.expr import Bin, Const, Expr, Tensor, Var, call, index, select
 from irc.ir.dim import Dim
 from irc.ir.graph import Value
 from irc.ir.relation import same
-from irc.ir.types import TensorType, boolean, f32, i64
+from irc.ir.types import TensorType, boolean, f32, i32, i64
 from irc.loops.builder import LoopBuilder
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
@@ -25,8 +25,11 @@ from irc.opdef.conversions import as_i64, as_type
 from irc.opdef.forms import write_only
 from irc.opdef.signature import Sig
 from irc.ops.rotated_boxes import rotated_corners, rotated_intersection, shared_area_of_rotated
+from irc.ops.score_order import ScoreOrder
 from irc.ops.select_boxes_onnx import ADAPTS_ABOVE, write_by_loop
 
+TOGETHER = 64
+"""Boxes with which another one is compared before the next of them."""
 OPERANDS = "boxes: f32[3], scores: f32[3], most?: i64[one], overlap?: f32[one], least?: f32[one]"
 
 
@@ -187,13 +190,79 @@ class SelectBoxes(Op):
         values: Tensor,
         count: Tensor,
     ) -> None:
-        """Pass over the boxes once for each that is taken: it drops what overlaps the last one and finds the next."""
-        batches, classes, n = scores.shape
+        """Write the loops; where nothing changes scores and limits are cheap, by the order of the scores."""
         with b.for_(rows.shape[0]) as i:
             b.store(values, (i,), 0.0)
             with b.for_(3) as j:
                 b.store(rows, (i, j), 0)
         total = b.var(Const(0, i64), "total")
+        if sigma is None and not self.rotated:
+            self._in_order(b, boxes, scores, (most, overlap, least), (rows, values), total)
+        else:
+            self._pass_by_pass(b, boxes, scores, (most, overlap, least, sigma), (rows, values), total)
+        b.store(count, (0,), total)
+
+    def _in_order(
+        self,
+        b: LoopBuilder,
+        boxes: Tensor,
+        scores: Tensor,
+        numbers: Sequence[Tensor | None],
+        results: tuple[Tensor, Tensor],
+        total: Var,
+    ) -> None:
+        """Take boxes in the order of their scores, those that overlap none that was taken before."""
+        (batches, classes, n), (rows, values) = scores.shape, results
+        most, overlap, least = (None if v is None else v[(0,) * v.rank] for v in numbers)
+        amount = b.let(Const(0, i64) if most is None else most, "amount")
+        order, kept = ScoreOrder(b, n), [b.alloc(f32, [n], "kept") for _ in range(4 if self.eta == 1.0 else 5)]
+        with b.nest([batches, classes]) as (batch, kind):
+            order.clear()
+            with b.for_(n, name="j") as j:
+                score = b.let(scores[batch, kind, j], "score")
+                order.add(j, score, score.eq(score) if least is None else score.ge(least))
+            order.sort()
+            limit = b.var(Const(0.0, f32) if overlap is None else overlap, "limit")
+            taken = b.var(Const(0, i64), "taken")
+            with b.for_(order.count, name="k") as k, b.if_(taken.lt(amount)):
+                box = b.let(order.order[k], "box")
+                own = self._form(b, boxes, batch, box)
+                with b.if_(self._free(b, own, kept, taken, limit)):
+                    for axis, number in enumerate((batch, kind, box)):
+                        b.store(rows, (total, axis), number)
+                    b.store(values, (total,), scores[batch, kind, box])
+                    if self.eta != 1.0:
+                        with b.if_(limit.gt(ADAPTS_ABOVE)):
+                            b.assign(limit, limit * self.eta)
+                    for place, value in zip(kept, (*own, limit), strict=False):
+                        b.store(place, (taken,), value)
+                    b.assign(total, total + 1)
+                    b.assign(taken, taken + 1)
+
+    def _free(self, b: LoopBuilder, box: list[Expr], kept: Sequence[Tensor], taken: Expr, limit: Expr) -> Expr:
+        """Tell whether a box overlaps none of those that were kept, comparing with some of these at a time."""
+        hit = b.var(Const(0, i32), "hit")
+        with b.for_((taken + (TOGETHER - 1)) // TOGETHER, name="m") as m, b.if_(hit.eq(0)):
+            first = b.let(m * TOGETHER, "first")
+            with b.for_((taken - first).min(TOGETHER), name="s") as s:
+                part = self._overlap(b, [v[first + s] for v in kept[:4]], box)
+                most = limit if self.eta == 1.0 else kept[4][first + s]
+                over = select(part.gt(most), Const(1, i32), Const(0, i32))
+                b.assign(hit, Bin("bitor", hit, over))
+        return hit.eq(0)
+
+    def _pass_by_pass(
+        self,
+        b: LoopBuilder,
+        boxes: Tensor,
+        scores: Tensor,
+        numbers: Sequence[Tensor | None],
+        results: tuple[Tensor, Tensor],
+        total: Var,
+    ) -> None:
+        """Pass over the boxes once for each that is taken: it drops what overlaps the last one and finds the next."""
+        (batches, classes, n), (rows, values) = scores.shape, results
+        most, overlap, least, sigma = numbers
         left, current = b.alloc(boolean, [n], "left"), b.alloc(f32, [n], "current")
         amount = Const(0, i64) if most is None else most[(0,) * most.rank]
         limits = [None if v is None else v[(0,) * v.rank] for v in (overlap, least, sigma)]
@@ -219,7 +288,6 @@ class SelectBoxes(Op):
                     if self.eta != 1.0:
                         with b.if_(limit.gt(ADAPTS_ABOVE)):
                             b.assign(limit, limit * self.eta)
-        b.store(count, (0,), total)
 
     def _next(
         self,

@@ -31,6 +31,17 @@ CASES = [
     Case(NonMaxSuppression(), (*MANY, number(4, "i64"), number(0.3))),
     Case(NonMaxSuppression(centered=True), (*MANY, number(9, "i64"), number(0.2), number(0.1))),
     Case(NonMaxSuppression(), (Spec("f32", (2, 0, 4)), Spec("f32", (2, 3, 0)), number(4, "i64"))),
+    Case(
+        NonMaxSuppression(),
+        (
+            Spec("f32", (2, 150, 4), 0, 9),
+            Spec("f32", (2, 2, 150), values=[(k * 37 % 101 - 30) / 16 for k in range(600)]),  # some are equal
+            number(140, "i64"),
+            number(0.1),
+            number(-1.5),
+        ),
+        note="more than are compared with one another",
+    ),
     Case(ScoredBoxes(), (BOXES, SCORES)),
     Case(ScoredBoxes(), (BOXES, SCORES, number(3, "i64"), number(0.5), number(0.15))),
     Case(ScoredBoxes(across=False), (BOXES, SCORES, number(3, "i32"), number(0.5, shape=(1,)))),
