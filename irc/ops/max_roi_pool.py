@@ -12,12 +12,13 @@ from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, TensorType, bf16, i64
 from irc.loops.builder import LoopBuilder
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Float, Ints
 from irc.opdef.forms import PREV, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
+from irc.ops.regions_last import RegionOp, totals
 
 FAR = float(1 << 20)
 """Edges are moved to within this distance: no image is as large, and NaN becomes one of them."""
@@ -29,7 +30,7 @@ def write_roi_pooling(b: Builder, op: MaxRoiPool, x: Value, rois: Value) -> Valu
 
 
 @op
-class MaxRoiPool(Op):
+class MaxRoiPool(RegionOp):
     """The largest element in each of height × width parts of each region [image, x1, y1, x2, y2], both ends included.
 
     The parts of a region overlap where its size is no multiple of theirs.  An empty part, as of an image that there is
@@ -80,9 +81,9 @@ class MaxRoiPool(Op):
             found.append((min(max(low, 0), size), min(max(high, 0), size)))
         return found
 
-    def loops(self, b: LoopBuilder, x: Tensor, rois: Tensor, y: Tensor) -> None:
+    def loops_last(self, b: LoopBuilder, x: Tensor, rois: Tensor, y: Tensor) -> None:
         kind = x.dtype.compute
-        images, channels, height, width = x.shape
+        images, height, width, channels = x.shape
         with b.for_(rois.shape[0], "parallel", "r") as r:
             image = b.let(rois[r, 0].cast(kind), "image")
             known = b.let(image.ge(0.0).logical_and(image.lt(index(images).cast(kind))), "known")
@@ -92,17 +93,23 @@ class MaxRoiPool(Op):
                 first, last = (self._edge(b, rois[r, k].cast(kind)) for k in (axis + 1, axis + 3))
                 starts.append(first)
                 steps.append(b.let((last - first + 1).max(1).cast(kind) / float(count), "step"))
-            with b.nest([channels, *self.pooled_shape]) as (c, i, j):
+            with b.nest(self.pooled_shape) as (i, j):
                 (low, high), (left, right) = (
                     self._part(b, first, step, k, index(size))
                     for first, step, k, size in zip(starts, steps, (i, j), (height, width), strict=True)
                 )
                 some = high.gt(low).logical_and(right.gt(left)).logical_and(known)
-                best = b.var(select(some, Const(float("-inf"), kind), Const(0.0, kind)), "best")
-                with b.if_(known), b.for_(high - low) as p, b.for_(right - left) as q:
-                    found = b.let(x[number, c, low + p, left + q].cast(kind), "found")
-                    b.assign(best, select(found.gt(best), found, best))
-                b.store(y, (r, c, i, j), best.cast(y.dtype))
+                start = b.let(select(some, Const(float("-inf"), kind), Const(0.0, kind)), "start")
+                with totals(b, kind, channels, start) as found:
+                    with b.if_(known), b.for_(high - low, name="p") as p, b.for_(right - left, name="q") as q:
+                        at = (number, b.let(low + p, "row"), b.let(left + q, "column"))
+
+                        def larger(c: Expr, best: Expr, at: tuple[Expr, ...] = at) -> Expr:
+                            value = x[(*at, c)].cast(kind)
+                            return select(value.gt(best), value, best)
+
+                        found.update(larger)
+                    found.store(y, (r, i, j), lambda best: best)
 
     def _edge(self, b: LoopBuilder, place: Expr) -> Expr:
         """Round an edge to the nearest element, halves away from 0."""

@@ -15,7 +15,7 @@ from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS, FLOATS_BF16, INTEGERS, TensorType, bf16, boolean, i64
 from irc.loops.builder import LoopBuilder
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Enum, Float, Int
 from irc.opdef.conversions import as_i64
@@ -23,6 +23,7 @@ from irc.opdef.forms import PREV, Attributes, Declined, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.pool import MaxPool
+from irc.ops.regions_last import RegionOp, Totals, totals
 from irc.ops.regions_onnx import write_largest_part, write_samples
 
 SPREAD = 8
@@ -100,7 +101,7 @@ def sample_places(start: Array, step: Array, parts: int, ratio: int, size: int) 
 
 
 @op
-class RoiAlign(Op):
+class RoiAlign(RegionOp):
     """The mean (or the largest) of samples in each of height × width parts of each region [x1, y1, x2, y2].
 
     A sample stands between four elements, which have weights by their nearness; `mode` max takes the largest of the
@@ -158,9 +159,9 @@ class RoiAlign(Op):
             return sum(found, start=np.zeros_like(found[0])).max((2, 4)).clip(0)
         return sum(found, start=np.zeros_like(found[0])).sum((2, 4)) / image.dtype.type(count * more)
 
-    def loops(self, b: LoopBuilder, x: Tensor, rois: Tensor, batch: Tensor, y: Tensor) -> None:
+    def loops_last(self, b: LoopBuilder, x: Tensor, rois: Tensor, batch: Tensor, y: Tensor) -> None:
         kind = x.dtype.compute
-        images, channels, height, width = x.shape
+        images, height, width, channels = x.shape
         shape = (self.output_height, self.output_width)
         with b.for_(rois.shape[0], "parallel", "r") as r:
             image = b.let(batch[r], "image")
@@ -177,17 +178,16 @@ class RoiAlign(Op):
                 starts.append(start)
                 steps.append(step)
                 counts.append(b.let(sample_count(self.sampling_ratio, step, index(size) + 8), "count"))
-            with b.nest([channels, *shape]) as (c, i, j):
-                total = b.var(Const(0.0, kind), "total")
-                first = b.var(Const(True, boolean), "first")
+            amount = b.let((counts[0] * counts[1]).max(1).cast(kind), "amount")
+            with b.nest(shape) as (i, j), totals(b, kind, channels, Const(0.0, kind)) as found:
+                first = b.var(Const(True, boolean), "first") if self.mode == "max" else None
                 with b.if_(known), b.for_(counts[0], name="p") as p, b.for_(counts[1], name="q") as q:
                     places = [
                         b.let(s + k.cast(kind) * t + (n.cast(kind) + 0.5) * t / m.max(1).cast(kind), "place")
                         for s, k, t, n, m in zip(starts, (i, j), steps, (p, q), counts, strict=True)
                     ]
-                    add_sample(b, self.mode, x, (image, c), places, total, first)
-                amount = (counts[0] * counts[1]).max(1).cast(kind)
-                b.store(y, (r, c, i, j), (total / amount if self.mode == "avg" else total).cast(y.dtype))
+                    add_sample(b, self.mode, x, image, places, found, first)
+                found.store(y, (r, i, j), lambda total: total / amount if self.mode == "avg" else total)
 
     onnx = (
         Form(
@@ -241,34 +241,41 @@ def taps_near(places: Array, size: int) -> list[tuple[Array, Array]]:
 
 
 def add_sample(
-    b: LoopBuilder, mode: str, x: Tensor, at: tuple[Expr, Expr], places: Sequence[Expr], total: Var, first: Var
+    b: LoopBuilder, mode: str, x: Tensor, image: Expr, places: Sequence[Expr], found: Totals, first: Var | None = None
 ) -> None:
-    """Take the sample at a place of an image's channel into the total, of which it may be the first."""
-    kind, sizes = x.dtype.compute, x.shape[2:]
+    """Take the samples of all channels at a place of an image into their totals; the channels of x are last.
+
+    first: of mode max, whether there is none yet.
+    """
+    kind, sizes = x.dtype.compute, x.shape[1:3]
     inside: Expr = Const(True, boolean)
     for place, size in zip(places, sizes, strict=True):
         n = index(size)
         near = place.ge(-1.0).logical_and(place.le(n.cast(kind)))
         inside = inside.logical_and(near).logical_and(n.gt(0))
-    taps: list[list[tuple[Expr, Expr]]] = []
-    for place, size in zip(places, sizes, strict=True):
-        safe = b.let(select(inside, place.max(0.0), Const(0.0, kind)), "safe")
-        low = b.let(safe.cast(i64), "low")
-        last = index(size) - 1
-        way = b.let(select(low.ge(last), Const(0.0, kind), safe - low.cast(kind)), "way")
-        taps.append([(1.0 - way, low.min(last)), (way, (low + 1).min(last))])
-    products: list[Expr] = []
-    for weight, row in taps[0]:
-        for other, column in taps[1]:
-            element = select(inside, x[(*at, row, column)].cast(kind), Const(0.0, kind))
-            products.append(b.let(element * (weight * other), "product"))
-    sample = products[0] + products[1] + products[2] + products[3]
-    if mode != "max":
-        b.assign(total, total + sample if mode == "avg" else total.max(sample))
-        return
-    best = products[0].max(products[1]).max(products[2]).max(products[3])
-    b.assign(total, select(first, best, total.max(best)))
-    b.assign(first, Const(False, boolean))
+    with b.if_(inside):
+        taps: list[list[tuple[Expr, Expr]]] = []
+        for place, size in zip(places, sizes, strict=True):
+            safe = b.let(place.max(0.0), "safe")
+            low = b.let(safe.cast(i64), "low")
+            last = index(size) - 1
+            way = b.let(select(low.ge(last), Const(0.0, kind), safe - low.cast(kind)), "way")
+            taps.append([(1.0 - way, b.let(low.min(last), "at")), (way, b.let((low + 1).min(last), "at"))])
+        weighed = [(b.let(w * v, "weight"), row, column) for w, row in taps[0] for v, column in taps[1]]
+
+        def taken(c: Expr, total: Expr) -> Expr:
+            products = [x[image, row, column, c].cast(kind) * weight for weight, row, column in weighed]
+            sample = products[0] + products[1] + products[2] + products[3]
+            if first is None:
+                return total + sample if mode == "avg" else total.max(sample)
+            best = products[0].max(products[1]).max(products[2]).max(products[3])
+            return select(first, best, total.max(best))
+
+        found.update(taken)
+    if first is not None:
+        with b.else_():
+            found.update(lambda c, total: select(first, Const(0.0, kind), total.max(0.0)))
+        b.assign(first, Const(False, boolean))
 
 
 def sample_count(ratio: int, step: Expr, limit: Expr) -> Expr:

@@ -11,13 +11,14 @@ from irc.ir.graph import Value
 from irc.ir.relation import same
 from irc.ir.types import FLOATS_BF16, INTEGERS, TensorType, f8e4m3fn, f8e5m2
 from irc.loops.builder import LoopBuilder
-from irc.opdef.base import Array, Op, op
+from irc.opdef.base import Array, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import Bool, Float, Int
 from irc.opdef.conversions import as_i64
 from irc.opdef.forms import Attributes, Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
+from irc.ops.regions_last import RegionOp, totals
 from irc.ops.regions_onnx import write_rotated
 from irc.ops.roi_align import add_sample, sample_count, sample_places, taps_near
 
@@ -29,7 +30,7 @@ def read_rotated(b: Builder, a: Attributes, x: Value, rois: Value, batch: Value)
 
 
 @op
-class RoiAlignRotated(Op):
+class RoiAlignRotated(RegionOp):
     """The mean of samples in each of height × width parts of each region (centre x and y, width, height, angle).
 
     A sample stands between four elements, which have weights by their nearness.  `sampling_ratio` samples a part along
@@ -84,9 +85,9 @@ class RoiAlignRotated(Op):
         held = total.reshape(len(image), parts, across, count * more)
         return held.sum(3) / image.dtype.type(max(count * more, 1))
 
-    def loops(self, b: LoopBuilder, x: Tensor, rois: Tensor, batch: Tensor, y: Tensor) -> None:
+    def loops_last(self, b: LoopBuilder, x: Tensor, rois: Tensor, batch: Tensor, y: Tensor) -> None:
         kind = x.dtype.compute
-        images, channels, height, width = x.shape
+        images, height, width, channels = x.shape
         shape = (self.output_height, self.output_width)
         with b.for_(rois.shape[0], "parallel", "r") as r:
             image = b.let(batch[r], "image")
@@ -102,8 +103,8 @@ class RoiAlignRotated(Op):
                 b.let(sample_count(self.sampling_ratio, s, index(n) + 8), "count")
                 for s, n in zip(steps, sizes, strict=True)
             ]
-            with b.nest([channels, *shape]) as (c, i, j):
-                total = b.var(Const(0.0, kind), "total")
+            amount = b.let((counts[0] * counts[1]).max(1).cast(kind), "amount")
+            with b.nest(shape) as (i, j), totals(b, kind, channels, Const(0.0, kind)) as found:
                 with b.if_(known), b.for_(counts[0], name="p") as p, b.for_(counts[1], name="q") as q:
                     down, right = (
                         b.let(-e / 2 + k.cast(kind) * t + (n.cast(kind) + 0.5) * t / m.max(1).cast(kind), "place")
@@ -113,9 +114,8 @@ class RoiAlignRotated(Op):
                         b.let(down * cosine - right * sine + centres[0], "row"),
                         b.let(down * sine + right * cosine + centres[1], "column"),
                     ]
-                    add_sample(b, "avg", x, (image, c), places, total, total)
-                amount = (counts[0] * counts[1]).max(1).cast(kind)
-                b.store(y, (r, c, i, j), (total / amount).cast(y.dtype))
+                    add_sample(b, "avg", x, image, places, found)
+                found.store(y, (r, i, j), lambda total: total / amount)
 
     onnx = (write_only(write_rotated, since=13),)
     openvino = (
