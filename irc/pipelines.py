@@ -12,11 +12,13 @@ from irc.passes import (
     decompose,
     define_sizes,
     fold,
+    invariant_states,
     layers,
     many_operands,
     materialize,
     number_draws,
     pack_sequences,
+    products_before_loops,
     recompose,
     resolve_operands,
     simplify,
@@ -60,6 +62,7 @@ def _each(*passes: Pass) -> tuple[Pass, ...]:
 
 
 _TO_LOOPS: tuple[Pass, ...] = _each(
+    ("invariant-states", lambda graph, sink: invariant_states.run(graph)),
     ("materialize", lambda graph, sink: materialize.run(graph)),
     ("fold", lambda graph, sink: fold.run(graph)),
     ("record-size-constraints", size_constraints.record),
@@ -72,6 +75,7 @@ _TO_LOOPS: tuple[Pass, ...] = _each(
     ("fold-2", lambda graph, sink: fold.run(graph)),
     ("weights", lambda graph, sink: weights.run(graph)),
     ("simplify-2", lambda graph, sink: simplify.run(graph)),
+    ("products-before-loops", lambda graph, sink: products_before_loops.run(graph)),
     ("cse", lambda graph, sink: cse.run(graph)),
 )
 
@@ -166,10 +170,12 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
     *_each(
         ("layers", lambda graph, sink: layers.run(graph)),
         ("take-branches", take_branches.run),
+        ("invariant-states", lambda graph, sink: invariant_states.run(graph)),
         ("materialize", lambda graph, sink: materialize.run(graph)),
         ("fold", lambda graph, sink: fold.run(graph)),
         ("record-size-constraints", size_constraints.record),
         ("simplify", lambda graph, sink: simplify.run(graph)),
+        ("products-before-loops", lambda graph, sink: products_before_loops.run(graph)),
         ("recompose", lambda graph, sink: recompose.run(graph)),
         ("cse", lambda graph, sink: cse.run(graph)),
     ),
