@@ -39,6 +39,7 @@ from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
 from irc.selection.layouts import channels_last_pays
+from irc.selection.residency import constant_bytes
 from irc.selection.selector import worthwhile
 
 T = TypeVar("T")
@@ -143,7 +144,8 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers = integers
-    if not integers and len(taken) < FEWEST and not any(_alone_pays(node, isa, precision) for node in taken):
+    resident = constant_bytes(graph) <= isa.l2
+    if not integers and len(taken) < FEWEST and not any(_alone_pays(node, isa, precision, resident) for node in taken):
         return 0
     for node in nodes:
         region.visit(node)
@@ -332,9 +334,9 @@ def _is_product(node: Node) -> bool:
     return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
 
 
-def _alone_pays(node: Node, isa: Isa, precision: str) -> bool:
+def _alone_pays(node: Node, isa: Isa, precision: str, resident: bool) -> bool:
     """Tell whether a Conv is worth rearranging its input and its output."""
-    return not _is_product(node) and channels_last_pays(node, isa, precision)
+    return not _is_product(node) and channels_last_pays(node, isa, precision, resident)
 
 
 def _kernel_takes(node: Node) -> bool:

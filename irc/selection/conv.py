@@ -34,7 +34,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
     fused = selector.collector.epilogue_of(out, bias, planes.fits)
     source = input_of(selector, planes, x)
-    problem = planes.problem(ConvProblem, selector.precision, shape[0], op.group, source, fused, depth=planes.depth)
+    more = {"depth": planes.depth, "resident": selector.weights <= selector.isa.l2}
+    problem = planes.problem(ConvProblem, selector.precision, shape[0], op.group, source, fused, **more)
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None

@@ -15,22 +15,24 @@ from irc.kernels.core.registry import candidates
 from irc.ops.conv import Conv
 from irc.selection.planes import planes_of
 
+LAYOUTS: tuple[Layout, Layout] = ("nchw", "nhwc")
 
-def channels_last_pays(node: Node, isa: Isa, precision: str) -> bool:
+
+def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = False) -> bool:
     """Tell whether a Conv between tensors with the channels first is faster with them last, transposes included.
 
-    Only of dense convolutions: of depthwise ones either layout has kernels of its own.
+    resident: as in `ConvProblem`.  Only of dense convolutions: of depthwise ones either layout has kernels of its own.
     """
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
     if op.group == int(x.shape[1]) or len(x.shape) > 4:
         return False
-    first, last = _cycles(node, "nchw", isa, precision), _cycles(node, "nhwc", isa, precision)
+    first, last = (_cycles(node, layout, isa, precision, resident) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
     return last is not None and (first is None or last + moved * MOVED < first)
 
 
-def _cycles(node: Node, layout: Layout, isa: Isa, precision: str) -> float | None:
+def _cycles(node: Node, layout: Layout, isa: Isa, precision: str, resident: bool) -> float | None:
     """Estimate the cycles of the fastest kernel of a layout; None if there is none."""
     op, (x, w, *_), y = node.op, node.inputs, node.outputs[0]
     assert isinstance(op, Conv) and x is not None and w is not None
@@ -40,6 +42,6 @@ def _cycles(node: Node, layout: Layout, isa: Isa, precision: str) -> float | Non
     geometry = (planes.window, planes.strides, planes.dilations)
     channels, epilogue = (int(planes.channels), int(w.shape[0])), Epilogue(acc(x.dtype))
     whole = ConvProblem.contiguous(layout, epilogue, *channels, planes.result, *geometry, op.group, precision)
-    problem = replace(whole, batch=planes.batch, size=planes.size, padding=planes.before)
+    problem = replace(whole, batch=planes.batch, size=planes.size, padding=planes.before, resident=resident)
     found = candidates(problem, isa)
     return min((k.cycles(problem) for k in found.values()), default=None)

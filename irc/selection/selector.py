@@ -6,7 +6,6 @@ are read where they stand, by strides, through rearrangements in between.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,6 +30,7 @@ from irc.opdef.signature import Sig
 from irc.ops.layout import Transpose
 from irc.passes.replace import replace_value
 from irc.passes.simplify import order_of
+from irc.selection.residency import constant_bytes
 
 P = TypeVar("P", bound=Problem)
 WORTH = 2048
@@ -129,8 +129,7 @@ class Selector:
     @cached_property
     def weights(self) -> int:
         """The bytes of all constants that a run reads, without tables of which it reads a few rows."""
-        read = [v for v in self.graph.constants() if any(node.op.name != "Gather" for node in v.uses)]
-        return sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in read)
+        return constant_bytes(self.graph)
 
     def constant(self, packed: Packed, array: Callable[[], Array], key: tuple[object, ...], name: str) -> Value:
         """Add a constant as a kernel packs it, equal ones once.

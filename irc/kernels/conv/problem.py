@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.costs import costs_of
+from irc.kernels.core.costs import SECOND_CACHE, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_extent
@@ -39,7 +39,8 @@ class ConvProblem(Problem):
     height and width of X and Y; one spatial axis is a plane of one row.  padding: above and left.  x: strides along
     images, channels, rows and pixels; y: along images, channels and pixels, its rows follow one another.
     slots: strides of the epilogue's operands along images and the epilogue's rows: these are channels in "nchw", with
-    pixels as columns, and pixels in "nhwc", with channels as columns.
+    pixels as columns, and pixels in "nhwc", with channels as columns.  resident: whether the model has so few constants
+    that the weights are in the second cache when they are read.
     """
 
     layout: Layout
@@ -58,6 +59,7 @@ class ConvProblem(Problem):
     y: tuple[Dim, Dim, Dim]
     slots: tuple[tuple[Dim, Dim], ...]
     depth: Depth = FLAT
+    resident: bool = False
 
     @classmethod
     def contiguous(
@@ -206,8 +208,8 @@ class ConvProblem(Problem):
         return float(products.sum()) / (taps * int(result))
 
     def waiting(self, isa: Isa, size: int) -> float:
-        """Estimate the cycles that a call waits for this many bytes of packed weights, which are in no cache."""
-        return size / costs_of(isa).stream
+        """Estimate the cycles that a call waits for this many bytes of packed weights: in no cache, or the second."""
+        return size / (SECOND_CACHE if self.resident else costs_of(isa).stream)
 
 
 @dataclass(frozen=True)

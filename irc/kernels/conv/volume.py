@@ -117,7 +117,7 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         rows = _met(*extents) * _met(*tall)
         products = rows * (taps / REACHED[t.vectors] + ROW * len(self._starts)) * p.ic * panels
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
-        size = p.outputs * p.ic * p.taps * t.dtype.itemsize
+        size = groups * panels * t.panel * p.ic * p.taps * t.dtype.itemsize
         weights = p.waiting(t.isa, size) * (FAR[t.vectors] if size > t.isa.l2 else 1)
         return p.images * (groups * (products + turned)) + weights
 

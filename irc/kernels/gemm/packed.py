@@ -20,7 +20,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import ROW_ENDED, costs_of, tile_cycles
+from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -326,6 +326,8 @@ class GemmKernel(Kernel[GemmProblem]):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, costs = likely(problem.m), likely(problem.n), likely(problem.k), costs_of(self.tile.isa)
+        if not self.b_constant and m <= SKINNY_ROWS and problem.b[2] == 1 and problem.a[3] == 1:
+            return likely(problem.count) * m * n * self._skinny_dot(k) + self._waiting(problem)
         few = FEW_ROWS if 1 < m < 4 else 1.0
         packing = m * k * costs.pack * few
         if not self.b_constant:
@@ -335,9 +337,19 @@ class GemmKernel(Kernel[GemmProblem]):
     def product_cycles(self, problem: GemmProblem) -> float:
         """Estimate the cycles of multiplying and of waiting for B."""
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
-        waiting = problem.streamed * t.dtype.itemsize / costs_of(t.isa).stream
         ended = m * ROW_ENDED if n % t.lanes else 0
-        return likely(problem.count) * (tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k + waiting + ended)
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
+        return likely(problem.count) * (products + ended) + self._waiting(problem)
+
+    def _waiting(self, problem: GemmProblem) -> float:
+        """Estimate the cycles of waiting for all of B."""
+        t = self.tile
+        return likely(problem.count) * problem.streamed * t.dtype.itemsize / costs_of(t.isa).stream
+
+    def _skinny_dot(self, k: int) -> float:
+        """Estimate the cycles of one of the four dot products that `SKINNY` makes together, lanes added one by one."""
+        lanes = self.tile.lanes
+        return LATENCY * (-(-k // lanes) + lanes) / 4
 
     @property
     def label(self) -> str:
