@@ -28,6 +28,7 @@ from irc.kernels.core.base import Array, Kernel, Packed, Sizes
 from irc.kernels.core.costs import LATENCY, LOADS, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
@@ -119,7 +120,16 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
         size = groups * panels * t.panel * p.ic * p.taps * t.dtype.itemsize
         weights = p.waiting(t.isa, size) * (FAR[t.vectors] if size > t.isa.l2 else 1)
-        return p.images * (groups * (products + turned)) + weights
+        return p.images * (groups * (products + turned)) + weights * self._readings(p, size)
+
+    def _readings(self, problem: ConvProblem, size: int) -> int:
+        """Count how often weights of this size come from far: with each image, unless those of a panel stay near."""
+        p, t = problem, self.tile
+        if self.depthwise or size <= t.isa.l2:
+            return 1
+        image = likely(p.depth.size * p.size[0] * p.size[1]) * p.channels
+        panel = p.ic * p.taps * t.panel * t.dtype.itemsize
+        return 1 if size > image * t.dtype.itemsize and panel <= t.isa.l2 else p.images
 
     @property
     def label(self) -> str:

@@ -150,14 +150,16 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
     ${S}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW, (r1 - r0) * $OW, sums);
 }
 
-/* Tasks begin to end: images, groups, panels of channels, blocks of rows. */
+/* Tasks begin to end: blocks of rows innermost, of images within a panel of channels, or of panels within an image:
+ * what has more elements, weights or an image, comes from far, and is read once. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh;
+    const int heavy = weights * g->panels > g->ic * g->id * g->ih * $IW;
     for (; begin < end; begin++) {
-        const int64_t block = begin % g->blocks, panel = begin / g->blocks % g->panels;
-        const int64_t matrix = begin / g->blocks / g->panels, image = matrix / g->groups, group = matrix % g->groups;
-        const int64_t channel = group * g->oc;
+        const int64_t block = begin % g->blocks, at = begin / g->blocks, line = g->panels * g->groups;
+        const int64_t image = heavy ? at % g->batch : at / line, index = heavy ? at / g->batch : at % line;
+        const int64_t panel = index % g->panels, group = index / g->panels, channel = group * g->oc;
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         ${S}_block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
