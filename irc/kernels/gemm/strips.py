@@ -39,6 +39,8 @@ COLUMNS_AT_ONCE, FETCHED = 128, 0.08
 """Columns after which A is read again, and the cycles to do so, an element."""
 MET = 10.0
 """Cycles to come to a piece of a row of B, as wide as a tile, that is in no cache and where it stands."""
+LINE = 64
+"""Bytes of a line of the cache."""
 WAYS = 8
 """Rows of A whose distance is a multiple of 4 KiB that the first cache holds."""
 CONFLICT = 1.25
@@ -47,11 +49,12 @@ CONFLICT = 1.25
 _TILE = (
     """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
-                         int64_t from_row, $T *to, int64_t to_row);
-/* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0. */
+                         int64_t from_row, $T *to, int64_t to_row, int64_t next);
+/* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0.  next: elements from A to that of the next tile,
+ * which is fetched where B is packed; else 0, and B is fetched. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
                         const $T *restrict b, int64_t b_row, const $T *from, int64_t from_row, $T *to,
-                        int64_t to_row) {
+                        int64_t to_row, int64_t next) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
@@ -61,6 +64,27 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         for (int w = 0; w < W; w++) {
             odd[i][w] = ($V){0};
             acc[i][w] = odd[i][w];
+        }
+    }
+    for (; next && k >= $line; k -= $line) { /* a line of the cache of each row */
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) __builtin_prefetch(a + next + i * a_row);
+        for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+            }
+            if (U == 1) continue;
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++) {
+                IRC_FULL_UNROLL
+                for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
+            }
         }
     }
     for (; k >= U; k -= U, a += U, b += U * b_row) {
@@ -100,8 +124,8 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
 
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
-                              int64_t from_row, $T *to, int64_t to_row) {
-    $body($R, $W, k, a, a_row, b, b_row, from, from_row, to, to_row);
+                              int64_t from_row, $T *to, int64_t to_row, int64_t next) {
+    $body($R, $W, k, a, a_row, b, b_row, from, from_row, to, to_row, next);
 }
 """
 
@@ -144,17 +168,17 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
 /* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
  * ones, `done`, the epilogue is applied. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                       const $T *b, int64_t b_row, int begun, int done) {
+                       const $T *b, int64_t b_row, int64_t next, int begun, int done) {
     static ${body}_run *const whole[] = {$whole};$narrow_table
     _Alignas(64) $T sums[$MR * $NR];
     $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
     if (left >= $NR && (!done || $plain)) {
-        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row);
+        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row, next);
         return;
     }
     if (left >= $NR) {
-        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR);
+        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR, next);
         for (int i = 0; i < rows; i++) {
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++)
@@ -169,7 +193,7 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
             for (int w = 0; w * $L < left; w++)
                 ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
     }
-    ${choose}(k, a, a_row, b, b_row, begun ? sums : 0, $NR, sums, $NR);
+    ${choose}(k, a, a_row, b, b_row, begun ? sums : 0, $NR, sums, $NR, next);
 """
     + LAST_COLUMNS
     + """
@@ -191,8 +215,8 @@ static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $
             const $T *panel = b + k0 * g->b_row + col;
             const int whole = safe > 0 || col1 - col >= $NR;
             if (!whole) ${S}_pack(g, panel, col1 - col, k, k, last);
-            ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, k0 > 0,
-                       k0 + k >= g->k);
+            ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, 0,
+                       k0 > 0, k0 + k >= g->k);
         }
         k0 += k;
     } while (k0 < g->k);
@@ -216,12 +240,14 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
         ${S}_pack(g, b + k0 * g->b_row + col0 * g->b_col, col1 - col0, chunk, chunk, panels);
         for (int64_t t = t0; t < t1; t++) {
             const int64_t row = t * low + (t < extra ? t : extra);
+            const int height = (int)(low + (t < extra));
             for (int64_t col = col0; col < col1; col += $NR) {
                 const $T *from = a + row * g->a_row + k0, *panel = panels + (col - col0) * chunk;
                 int64_t k1 = 0;
                 do {
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
-                    ${S}_block(o, (int)(low + (t < extra)), row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR,
+                    const int64_t next = t + 1 < t1 && col == col0 ? height * g->a_row : 0;
+                    ${S}_block(o, height, row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR, next,
                                k0 + k1 > 0, k0 + k1 + k >= g->k);
                     k1 += k;
                 } while (k1 < chunk);
@@ -322,6 +348,7 @@ class StripsGemmKernel(GemmKernel):
             "far": AHEAD,
             "few": ROWS_AT_ONCE,
             "piece": PIECE,
+            "line": LINE // t.dtype.itemsize,
             "sum": LONGEST_SUM,
             "room": room,
             "NC": columns,
