@@ -7,12 +7,13 @@ sizes change.  ctypes releases the GIL while the model runs.
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,11 @@ class NativeEngine:
         if found != wanted:
             raise damaged(artifact, f"{self._weights_file} has {found} bytes instead of {wanted}")
         if wanted > COPIED:
-            self._weights, self._mapped = np.memmap(os.fdopen(os.dup(fd), "rb"), np.uint8, "r"), (fd, wanted)
+            mapped = mmap.mmap(fd, wanted, access=mmap.ACCESS_READ)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                with suppress(OSError):  # a kernel without large pages: then they are small
+                    mapped.madvise(mmap.MADV_HUGEPAGE)
+            self._weights, self._mapped = np.frombuffer(mapped, np.uint8), (fd, wanted)
         else:
             self._weights = aligned_bytes(wanted)
             read_into(fd, self._weights, 0, partial(damaged, artifact))

@@ -331,6 +331,17 @@ def test_sizes_that_are_no_expressions(text: str) -> None:
         size_code(text)
 
 
+@pytest.mark.parametrize("sizes", [(), (0,), (3, 0, 5), (8, 8), (3, 29, 1, 7, 40, 2), (17,)])
+def test_files_are_written_in_blocks(sizes: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(artifact, "BLOCK", 8)
+    pieces = [np.full(n, k, np.uint8).data for k, n in enumerate(sizes, 1)]
+    blocks = [len(block) for block in artifact._blocks(pieces)]
+    assert all(n and n % 8 == 0 for n in blocks[:-1]) and blocks[-1] < 8
+    found = artifact.write_file(tmp_path / "w", pieces)
+    content = (tmp_path / "w").read_bytes()
+    assert content == b"".join(pieces) and found == hashlib.sha256(content).hexdigest()
+
+
 # -------------------------------------------------------------------- what changes meanwhile
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 @pytest.mark.parametrize("copied", [0, 1 << 24], ids=["mapped", "copied"])
