@@ -183,7 +183,7 @@ _QUOTIENT = """
 IRC_HELPER $V ${S}_$name($V x) {
     const $V t = ${V}_at_least(${V}_all(-$end), ${V}_at_most(${V}_all($end), x)), s = ${S}_rounded(t * t);
     $V above = ${V}_all($first), below = ${V}_all($under);
-$steps    $result
+$terms    $result
 }
 """
 
@@ -384,11 +384,11 @@ class QuantizedLstmKernel(Kernel[QuantizedLstmProblem]):
             ("sigmoid", SIGMOID_END, SIGMOID, clamped),
             ("tanh", TANH_END, TANH, "return above * t / below;"),
         ):
-            steps = [fill(_FMA, **given, sum="above", x=_number(x)) for x in above[1:]]
-            steps += [fill(_FMA, **given, sum="below", x=_number(x)) for x in below[1:]]
+            terms = [fill(_FMA, **given, sum="above", x=_number(x)) for x in above[1:]]
+            terms += [fill(_FMA, **given, sum="below", x=_number(x)) for x in below[1:]]
             places = {"end": _number(end), "first": _number(above[0]), "under": _number(below[0])}
             texts.append(
-                fill(_QUOTIENT, **given, name=name, **places, steps="".join(steps), result=fill(result, **given))
+                fill(_QUOTIENT, **given, name=name, **places, terms="".join(terms), result=fill(result, **given))
             )
         return "".join(texts)
 
