@@ -58,6 +58,8 @@ ATTRIBUTES = {
 """GridSample over planes."""
 CUBIC = -0.75
 """The cubic kernel's coefficient."""
+EXACT = 1 << 22
+"""Planes of so many elements have indices that f32 has, also far beside them."""
 SMALL = 1 << 29
 """Planes of so many elements have indices of 32 bits, also a little beside them."""
 
@@ -89,11 +91,17 @@ def unnormalised_value(b: Builder, g: Value, size: Dim, align: bool, padding: st
         place = b.Div(b.Sub(b.Mul(moved, number(size)), 1.0), 2.0)
     if padding == "reflection":
         low, span = b.const(0 if align else -0.5, g.dtype), (size - 1).maximum(1) if align else size
-        around = b.Mod(b.Abs(b.Sub(place, low)), number(span * 2), fmod=True)
+        around = remainder(b, b.Abs(b.Sub(place, low)), number(span * 2))
         place = b.Add(b.Where(b.Greater(around, number(span)), b.Sub(number(span * 2), around), around), low)
     if padding == "zeros":
         return place
     return b.Min(b.Max(place, b.const(0, g.dtype)), number(size - 1))
+
+
+def remainder(b: Builder, x: Value, period: Value) -> Value:
+    """|x mod period| of a whole period, exact below 2²⁴: a quotient that was rounded up to a whole number leaves what
+    was missing.  Compilers make vectors of these operations, and none of fmod."""
+    return b.Abs(b.Sub(x, b.Mul(b.Floor(b.Div(x, period)), period)))
 
 
 def tap_padding(mode: str, padding: str, align: bool) -> str:
@@ -166,16 +174,23 @@ def inner_index(b: Builder, i: Value, size: Value, outside: str) -> Value:
     if outside == "edge":
         return b.Min(b.Max(i, zero), b.Sub(size, one))
     period = b.Mul(b.Sub(size, one) if outside == "reflect" else size, two)
-    m = b.Mod(i, period)
+    if i.dtype == i32:
+        least = b.Max(period, one)  # of one element that is reflected there is no period
+        whole = remainder(b, b.Cast(i, to=f32), b.Cast(least, to=f32))
+        m = b.Cast(whole, to=i32)
+    else:
+        m = b.Mod(i, period)
     back = b.Sub(period, m)
-    return b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
+    found = b.Where(b.Less(m, size), m, back if outside == "reflect" else b.Sub(back, one))
+    return b.Min(b.Max(found, zero), b.Sub(size, one)) if i.dtype == i32 else found
 
 
-def index_type(x: Value, outside: str) -> DType:
+def index_type(x: Value, outside: str, places: DType = f32) -> DType:
     """The type of indices in the planes of x: vectors of 32 bits are read from all over memory twice as fast, and every
-    processor with vectors converts floats to them.  What is mirrored counts how far outside it lies."""
-    small = product(x.shape[2:]).at_most(SMALL) and outside in ("zeros", "edge")
-    return i32 if small else i64
+    processor with vectors converts floats to them.  What is mirrored counts how far outside it lies, which floats tell
+    as exactly as places of f32 do."""
+    small = product(x.shape[2:]).at_most(SMALL if outside in ("zeros", "edge") else EXACT)
+    return i32 if small and (outside in ("zeros", "edge") or places == f32) else i64
 
 
 def taps_along(b: Builder, place: Value, mode: str, kind: DType) -> tuple[list[Value], list[Value]]:
@@ -403,7 +418,7 @@ class GridSample(Op):
         g = grid if grid.dtype == kind else b.Cast(grid, to=kind)
         count, padding = len(x.shape) - 2, "zeros" if self.mode == "cubic" else self.padding
         outside = tap_padding(self.mode, self.padding, self.align_corners)
-        kind_of_index = index_type(x, outside)
+        kind_of_index = index_type(x, outside, kind)
         along: list[tuple[list[Value], list[Value]]] = []
         for a in range(count):
             own = b.Gather(g, b.const(count - 1 - a), b.const(count + 1))
