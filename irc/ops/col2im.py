@@ -6,14 +6,16 @@ Sources: ONNX Col2Im; OpenVINO specification, Col2Im-15.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
-from irc.expr import Const, Expr, Tensor, all_of, index, inside
+from irc.expr import Const, Expr, Tensor, all_of, index, inside, select
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, multiple, same
@@ -38,6 +40,9 @@ OV_WINDOW: dict[str, Codec] = {  # without them, the CPU plugin of 2026.4 reads 
     "pads_begin": PerAxis((), lo=0, fill=0, axes=2),
     "pads_end": PerAxis((), lo=0, fill=0, axes=2),
 }
+
+MOST_TAPS = 16
+"""Columns of a block, and a stride, up to which each has a statement of its own."""
 
 
 def read_col2im(b: Builder, a: Attributes, x: Value, image: Value, block: Value) -> Value:
@@ -131,7 +136,6 @@ class Col2Im(Op):
         return rounded(y[(slice(None), slice(None), *inner)], x)
 
     def loops(self, b: LoopBuilder, x: Tensor, image: Tensor, block: Tensor, y: Tensor) -> None:
-        """Add for each element of the image what stands for it in the blocks that cover it."""
         window, known, kind = self.window(y.rank - 2), block.ints(), x.dtype.compute
         rows = index(x.shape[1])
         kernel: list[Expr] = [Const(k, i64) for k in known or ()]
@@ -140,6 +144,50 @@ class Col2Im(Op):
         for size, k, (stride, dilation, begin, end) in zip(y.shape[2:], kernel, window, strict=True):
             slack = index(size + begin + end - 1) - (k - 1) * dilation
             counts.append(b.let(slack // stride + 1, "count"))
+        if known is not None and kind == y.dtype and known[-1] <= MOST_TAPS and window[-1][0] <= MOST_TAPS:
+            self._rows(b, x, y, known, window, counts)
+        else:
+            self._elements(b, x, y, (kernel, known is None), window, counts)
+
+    def _rows(
+        self,
+        b: LoopBuilder,
+        x: Tensor,
+        y: Tensor,
+        kernel: Sequence[int],
+        window: list[tuple[int, int, int, int]],
+        counts: Sequence[Expr],
+    ) -> None:
+        """Add to each row of an image the rows of blocks that cover it."""
+        with ExitStack() as outer:
+            at = tuple(outer.enter_context(b.for_(n, "parallel")) for n in y.shape[:-1])
+            with b.for_(y.shape[-1], "simd", "j") as j:
+                b.store(y, (*at, j), zero(y.dtype))
+            with ExitStack() as stack:
+                inner = [stack.enter_context(b.for_(k, name="k")) for k in kernel[:-1]]
+                row, column, checks = at[1], Const(0, i64), list[Expr]()
+                for i, j, k, count, (stride, dilation, begin, _) in zip(
+                    at[2:], inner, kernel[:-1], counts[:-1], window[:-1], strict=True
+                ):
+                    offset = b.let(i + begin - j * dilation, "offset")
+                    place = offset if stride == 1 else b.let(offset // stride, "place")
+                    checks += [offset.ge(0), place.lt(count)] + ([] if stride == 1 else [(offset % stride).eq(0)])
+                    row, column = row * k + j, column * count + place
+                stack.enter_context(b.if_(all_of(checks)))
+                first = (at[0], b.let(row * kernel[-1], "row"), b.let(column * counts[-1], "column"))
+                _add_row(b, x, first, y, at, kernel[-1], window[-1], counts[-1])
+
+    def _elements(
+        self,
+        b: LoopBuilder,
+        x: Tensor,
+        y: Tensor,
+        block: tuple[list[Expr], bool],
+        window: list[tuple[int, int, int, int]],
+        counts: Sequence[Expr],
+    ) -> None:
+        """Add for each element of the image what stands for it in the blocks that cover it, which a run may define."""
+        (kernel, defined), kind = block, x.dtype.compute
         with b.nest(y.shape, "parallel") as at, ExitStack() as stack:
             total = b.var(zero(kind), "total")
             inner = [stack.enter_context(b.for_(k, name="k")) for k in kernel]
@@ -149,7 +197,7 @@ class Col2Im(Op):
                 place = offset if stride == 1 else b.let(offset // stride, "place")
                 checks += [offset.ge(0), place.lt(count)] + ([] if stride == 1 else [(offset % stride).eq(0)])
                 row, column = row * k + j, column * count + place
-            if known is None:
+            if defined:
                 checks += [inside(row, x.shape[1]), inside(column, x.shape[2])]
             with b.if_(all_of(checks)):
                 b.assign(total, total + x[at[0], row, column].cast(kind))
@@ -178,3 +226,44 @@ class Col2Im(Op):
         ),
         write_only(write_places, since=4),
     )
+
+
+def _add_row(
+    b: LoopBuilder,
+    x: Tensor,
+    first: tuple[Expr, Expr, Expr],
+    y: Tensor,
+    at: tuple[Expr, ...],
+    taps: int,
+    window: tuple[int, int, int, int],
+    count: Expr,
+) -> None:
+    """Add what `taps` rows of x have from `first` on to a row of the image: for as many elements as the stride has
+    remainders at once, so that vectors are read and written; near the ends, what there is.
+    """
+    (stride, dilation, begin, _), (image, row, column), width = window, first, index(y.shape[-1])
+    places = [divmod(k * dilation - begin, stride) for k in range(taps)]  # (step that it begins with, remainder)
+    steps = b.let((width + (stride - 1)) // stride, "steps")
+    low = b.let(steps.min(max(0, *(q for q, _ in places))), "low")
+    high = b.let((count + min(q for q, _ in places)).min(width // stride).max(low), "high")
+
+    def terms(remainder: int) -> list[tuple[int, int]]:
+        return [(k, q) for k, (q, r) in enumerate(places) if r == remainder]
+
+    def element(k: int, place: Expr) -> Expr:
+        return x[image, row + k, column + place]
+
+    with b.for_(high - low, "simd", "t") as t:
+        step = b.let(low + t, "step")
+        for r in range(stride):
+            here = (*at, step * stride + r)
+            if given := terms(r):
+                b.store(y, here, reduce(add, (element(k, step - q) for k, q in given), y[here]))
+    with b.for_(low + (steps - high), name="t") as t:
+        step = b.let(select(t.lt(low), t, t - low + high), "step")
+        for r in range(stride):
+            here = (*at, step * stride + r)
+            for k, q in terms(r):
+                place = b.let(step - q, "place")
+                with b.if_(all_of([here[-1].lt(width), place.ge(0), place.lt(count)])):
+                    b.store(y, here, y[here] + element(k, place))

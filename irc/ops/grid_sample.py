@@ -340,7 +340,11 @@ class WeightedRows(Op):
         """Indices and weights are numbers of each row: a loop of products over the channels is left."""
         *given, y = operands
         images, points, taps, groups, channels = y.shape
-        with b.nest([images, points], "parallel") as (n, p), b.nest([taps, groups]) as (k, g):
+        with (
+            b.for_(images, "parallel", "n") as n,
+            b.for_(points, "parallel", "p") as p,
+            b.nest([taps, groups]) as (k, g),
+        ):
             pairs: list[tuple[Expr, Expr, Expr]] = []
             for i, w in zip(given[::2], given[1::2], strict=True):
                 at = b.let(i[n, g, k, p], "at")
