@@ -14,6 +14,7 @@ Threads split the panels, never k: results do not depend on them.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -79,11 +80,15 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
 }
 """
 
-_BODY = """
+SIZES = """
 IRC_INLINE int64_t ${S}_words(int64_t k) { return (k + $per - 1) / $per; }
 IRC_INLINE int64_t ${S}_blocks(int64_t k) { return (k + $block - 1) / $block; }
-IRC_INLINE int64_t ${S}_pitch(int64_t k) { return ${S}_words(k) * $per + ${S}_blocks(k); }
+/* Floats of a row of A that meet words, and of the whole row. */
+IRC_INLINE int64_t ${S}_meeting(int64_t k) { return ${S}_words(k) * $meeting; }
+IRC_INLINE int64_t ${S}_pitch(int64_t k) { return ${S}_meeting(k) + ${S}_blocks(k) * $of_block; }
+"""
 
+_ROW = """
 /* A row of A as it meets words of B, then the sums of its blocks. Whether all are finite. */
 static int ${S}_row(const ${S}_args *g, const float *a, float *to) {
     static const float power[$pattern] = {$powers};
@@ -104,7 +109,9 @@ static int ${S}_row(const ${S}_args *g, const float *a, float *to) {
     }
     return check == 0;
 }
+"""
 
+BODY = """
 /* One element as it is defined, of a row with an infinity or NaN. */
 static float ${S}_element(const ${S}_args *g, const float *a, const unsigned char *panel, int64_t col) {
     float sum = 0;
@@ -115,7 +122,7 @@ static float ${S}_element(const ${S}_args *g, const float *a, const unsigned cha
         float scale;
         __builtin_memcpy(&word, b + $head + (i / $per * $NR + col) * 4, 4);
         __builtin_memcpy(&scale, b + col * 4, 4);
-        sum += a[k * g->a_col] * (((float)(word >> i % $per * $each & $most) - $zero_at) * scale);
+        sum += a[k * g->a_col] * (((float)(word >> $shift & $most) - $zero_at) * scale);
     }
     return sum;
 }
@@ -128,7 +135,7 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_out *o, int64_t rows, int64
     const unsigned char *const panel = g->b + col / $NR * (blocks * $head + words * $NR * 4);
     const float *const a = g->scratch + row * pitch;
     float sums[$MR * $NR] __attribute__((aligned(64)));
-    bodies[rows - 1](blocks, words, a, pitch, a + words * $per, pitch, panel, sums);
+    bodies[rows - 1](blocks, words, a, pitch, a + ${S}_meeting(g->k), pitch, panel, sums);
     for (int64_t i = 0; i < rows; i++)
         if (g->scratch[g->m * pitch + row + i] != 0)
             for (int64_t j = 0; j < $NR && col + j < g->n; j++)
@@ -137,7 +144,7 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_out *o, int64_t rows, int64
 }
 """
 
-_ENTRY = """
+ENTRY = """
 static void ${S}_rows(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t pitch = ${S}_pitch(g->k);
@@ -186,8 +193,9 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         return f"weights of {self.narrow.bits} bits {self.tile.rows}x{self.tile.vectors}"
 
     def scratch(self, problem: GemmProblem) -> Dim:
-        whole = problem.k.ceildiv(self._per) * self._per
-        return problem.m * (whole + problem.k.ceildiv(self.narrow.block) + 1) * f32.itemsize
+        k, (meeting, of_block) = problem.k, self._row_floats
+        row = k.ceildiv(self._per) * meeting + k.ceildiv(self.narrow.block) * of_block
+        return problem.m * (row + 1) * f32.itemsize
 
     def packed(self, problem: GemmProblem) -> Packed:
         t, n, k = self.tile, int(problem.n), int(problem.k)
@@ -206,8 +214,7 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         full[:n] = rows
         numbers = np.zeros((panels * panel, words * per), np.uint32)
         numbers[:, :k] = full[:, :k]
-        shifts = np.arange(per, dtype=np.uint32) * np.uint32(narrow.bits)
-        joined = np.bitwise_or.reduce(numbers.reshape(-1, words, per) << shifts, axis=2).astype("<u4")
+        joined = np.bitwise_or.reduce(numbers.reshape(-1, words, per) << self._shifts, axis=2).astype("<u4")
         # [panel · column, word] → [panel, word, column]
         joined = np.ascontiguousarray(joined.reshape(panels, panel, words).transpose(0, 2, 1))
         heads = [full[:, k : k + blocks].astype("<f4")]
@@ -226,7 +233,6 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         blocks, words, panels = -(-k // narrow.block), -(-k // per), -(-n // panel)
         whole = np.ascontiguousarray(packed[: self.packed_bytes(n, k)]).reshape(panels, -1)
         made = np.zeros((words * per, panels * panel), np.float32)
-        shifts = np.arange(per, dtype=np.uint32) * np.uint32(narrow.bits)
         at = 0
         for b in range(blocks):
             some = min(narrow.block // per, words - b * narrow.block // per)
@@ -234,7 +240,7 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             own = whole[:, at + panel * 4 : at + head].astype(np.float32).reshape(-1)
             zeros = own if narrow.zeros else narrow.middle
             bits = np.ascontiguousarray(whole[:, at + head : at + head + some * panel * 4]).view("<u4")
-            each = bits.reshape(panels, some, 1, panel) >> shifts[:, None] & np.uint32(narrow.most)
+            each = bits.reshape(panels, some, 1, panel) >> self._shifts[:, None] & np.uint32(narrow.most)
             flat = each.transpose(1, 2, 0, 3).reshape(some * per, panels * panel).astype(np.float32)
             made[b * narrow.block : b * narrow.block + some * per] = (flat - zeros) * scales
             at += head + some * panel * 4
@@ -252,6 +258,18 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
         return (*read, ("c", "float *"), ("scratch", "float *"))
 
     def parts(self) -> list[Part]:
+        given = self._names()
+        body, lanes = given["body"], self.tile.lanes
+        return [
+            prelude(self.tile, self.epilogue),
+            folds(lanes, f32),
+            tile_body(f"{body}_bytes", _BYTES, **given) if self.narrow.zeros else "",
+            *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
+            self.stored_and_divided(given, SIZES + _ROW + BODY, ENTRY),
+        ]
+
+    def _names(self) -> dict[str, Any]:
+        """Return the names in the templates."""
         t, s, narrow = self.tile, self.symbol, self.narrow
         body = f"{t.name.replace('tile', 'weights', 1)}_{narrow.bits}x{narrow.block}{'z' if narrow.zeros else ''}"
         zeros = f"\n        const unsigned char *const zeros = b + {t.panel * 4};"
@@ -282,21 +300,28 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "across": across,
             "few": FEW,
             "table": self.table(body),
+            "meeting": self._row_floats[0],
+            "of_block": self._row_floats[1],
+            "shift": f"i % {self._per} * {narrow.bits}",
         }
         given["in_vectors"] = fill(_IN_VECTORS, **given) if across else ""
-        return [
-            prelude(t, self.epilogue),
-            folds(t.lanes, f32),
-            tile_body(f"{body}_bytes", _BYTES, **given) if narrow.zeros else "",
-            *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
-            self.stored_and_divided(given, _BODY, _ENTRY),
-        ]
+        return given
 
     @property
     def summary(self) -> str:
         n = self.narrow
         each = "a scale and a zero point" if n.zeros else "a scale"
         return f"C = epilogue(A B), weights of {n.bits} bits, {each} for each {n.block} of a column."
+
+    @property
+    def _shifts(self) -> Array:
+        """By how many bits the numbers of a word are shifted, in the order of k."""
+        return np.arange(self._per, dtype=np.uint32) * np.uint32(self.narrow.bits)
+
+    @property
+    def _row_floats(self) -> tuple[int, int]:
+        """How many floats of a row of A as it is prepared meet a word, and how many are of a block."""
+        return self._per, 1
 
     @property
     def _per(self) -> int:
