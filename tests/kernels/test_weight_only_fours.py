@@ -16,8 +16,12 @@ from irc.kernels.gemm.problem import Narrow
 from irc.kernels.gemm.weight_only_fours import MOST_ROWS, WeightOnlyFoursGemmKernel
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, noise
 from tests.kernels.test_weight_only import FORMATS, problem, run
+from tests.support.instruction_sets import features_under_test
 
-pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+pytestmark = [
+    pytest.mark.skipif(not compilers(), reason="no C compiler"),
+    pytest.mark.skipif("avx512_vnni" not in features_under_test(), reason="the tested processor has no AVX512-VNNI"),
+]
 FOURS = replace(ISAS["avx512"], fours=True)
 
 

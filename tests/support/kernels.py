@@ -68,7 +68,11 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
     GemmProblem.contiguous(BIASED, 3, M, M, False),
-    *(replace(GemmProblem.contiguous(BIASED, M, 200, 300, True), narrow=Narrow(4, 32, own)) for own in (False, True)),
+    *(
+        replace(GemmProblem.contiguous(BIASED, m, 200, 300, True), narrow=Narrow(4, 32, own))
+        for m in (M, 3)
+        for own in (False, True)
+    ),
     *(
         replace(GemmProblem.contiguous(BIASED, M, 200, 300, True), narrow=Narrow(16, floats=kind))
         for kind in ("f16", "bf16")

@@ -60,7 +60,7 @@ class Isa:
 
 AVX512 = Isa("avx512", 64, 14, 2)
 AVX512_BF16 = replace(AVX512, dots=True)
-AMX = replace(AVX512, l2=2 << 20, tiles=True, byte_tiles=True, dots=True)
+AMX = replace(AVX512, l2=2 << 20, tiles=True, byte_tiles=True, dots=True, fours=True)
 AVX2 = Isa("avx2", 32, 6, 2, 64 << 10, 256 << 10)
 NEON = Isa("neon", 16, 12, 2, 64 << 10, 256 << 10)
 SSE = Isa("sse", 16, 6, 2, 64 << 10, 256 << 10, fma=1)

@@ -17,7 +17,7 @@ from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import names, prelude
-from irc.kernels.gemm.narrow import AHEAD, NarrowGemmKernel
+from irc.kernels.gemm.narrow import FAR, NEAR, NarrowGemmKernel
 from irc.kernels.gemm.packed import LONGEST_SUM
 from irc.kernels.gemm.problem import GemmProblem
 
@@ -56,7 +56,10 @@ static void ${body}_$R(int64_t k, const float *a, int64_t a_row, int64_t a_col, 
         $V acc[$R][$NV] = {{{0}}};
         for (int64_t i = 0; i < some; i++, a += a_col, b += $NR * 2) {
             IRC_FULL_UNROLL
-            for (int line = 0; line < $NR * 2; line += 64) __builtin_prefetch(b + $ahead + line);
+            for (int line = 0; line < $NR * 2; line += 64) {
+                __builtin_prefetch(b + $near + line);
+                __builtin_prefetch(b + $far + line, 0, 2);
+            }
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++) {
                 const $V x = ${V}_of_$floats(b + w * $L * 2);
@@ -144,7 +147,8 @@ class HalfWeightsGemmKernel(NarrowGemmKernel):
             "body": body,
             "floats": self.narrow.floats,
             "longest": LONGEST_SUM,
-            "ahead": AHEAD,
+            "near": NEAR,
+            "far": FAR,
             "table": self.table(body),
         }
         widen = fill(_OF_F16 if self.narrow.floats == "f16" else _OF_BF16, **given)

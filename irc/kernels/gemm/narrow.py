@@ -24,8 +24,8 @@ SPARE = 6
 """Registers of a tile beside its sums and its words: numbers on their way, and elements of A."""
 REACHED = 0.85
 """The part of the peak of multiply-adds that is reached."""
-AHEAD = 4096
-"""How many bytes of a panel the fetching is ahead."""
+NEAR, FAR = 1024, 16384
+"""How many bytes of a panel the fetching into the first and the second cache is ahead."""
 
 STORE = """
 /* The sums of a tile at (row, col), through the epilogue. */

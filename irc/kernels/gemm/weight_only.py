@@ -24,7 +24,7 @@ from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import names, prelude
-from irc.kernels.gemm.narrow import AHEAD, NarrowGemmKernel
+from irc.kernels.gemm.narrow import FAR, NEAR, NarrowGemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector.lanes import folds
 
@@ -50,7 +50,8 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
             ${V}_bits q[$NV];
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++) {
-                __builtin_prefetch(b + $ahead + w * $bytes);
+                __builtin_prefetch(b + $near + w * $bytes);
+                __builtin_prefetch(b + $far + w * $bytes, 0, 2);
                 q[w] = (${V}_bits)${V}_load((const float *)(const void *)(b + w * $bytes));
             }
             IRC_FULL_UNROLL
@@ -290,7 +291,8 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
             "stride": self._head + narrow.block // self._per * t.panel * 4,
             "bytes": t.lanes * 4,
             "most": f"{narrow.most}u",
-            "ahead": AHEAD,
+            "near": NEAR,
+            "far": FAR,
             "middle": "z" if narrow.zeros else f"{narrow.middle}.0f",
             "zero_at": f"b[{t.panel * 4} + col]" if narrow.zeros else f"{narrow.middle}.0f",
             "zeros": zeros if narrow.zeros else "",

@@ -41,8 +41,6 @@ LONGEST, LONGEST_SHIFTED = 256, 128
 """Numbers of a block at most, and where it has a zero point of its own, by which sums of 16 bits are multiplied."""
 DIGITS = 3
 """Bytes of an element of A."""
-NEAR, FAR = 1024, 16384
-"""How many bytes of a panel the fetching into the first and the second cache is ahead."""
 ENDED = 12.0
 """Cycles until sums of a vector and a block are floats."""
 
@@ -236,7 +234,7 @@ class WeightOnlyFoursGemmKernel(WeightOnlyGemmKernel):
         given |= {"table": self.table(body), "begin": _BEGIN_SHIFTED if self.narrow.zeros else _BEGIN}
         given["begin"] = given["begin"].replace("$NR", str(self.tile.panel))
         given["middle"] = 1 if self.narrow.zeros else self.narrow.middle
-        given |= {"most": self.narrow.most, "near": NEAR, "far": FAR}
+        given |= {"most": self.narrow.most}
         given["shift"] = f"(i % 4 * 8 + i % {self._per} / 4 * {self.narrow.bits})"
         return given
 

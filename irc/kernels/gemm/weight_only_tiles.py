@@ -32,7 +32,7 @@ from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import weight_only_tiles_text as text
-from irc.kernels.gemm.narrow import AHEAD, STORE, NarrowGemmKernel
+from irc.kernels.gemm.narrow import FAR, STORE, NarrowGemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.split_bf16 import bf16_terms
 from irc.kernels.split_bf16.bf16_terms import CHUNK, TILE_ROWS
@@ -179,7 +179,7 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
             "head": self._head,
             "chunks": self._chunks,
             "chunk_bytes": self._chunk_bytes,
-            "ahead": AHEAD,
+            "far": FAR,
             "zero_at": f"b[{PANEL * 4} + col]" if narrow.zeros else f"{narrow.middle}.0f",
             "worthwhile": WORTHWHILE,
             "split_alone": SPLIT_ALONE,

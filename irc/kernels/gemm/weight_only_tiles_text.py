@@ -22,7 +22,7 @@ IRC_INLINE void ${N}_some(${N} *s, int64_t count) {
     (void)table;
     for (int64_t at = s->at; at < end; at++, from += 64, to += 32 * $per) {
         const irc_u16x32 x = (irc_u16x32) * (const irc_u32x16_memory *)(const void *)from;
-$zero        __builtin_prefetch(from + $ahead, 0, 2);
+$zero        __builtin_prefetch(from + $far, 0, 2);
         IRC_FULL_UNROLL
         for (int j = 0; j < $per; j++) {
 $widened        }
