@@ -35,7 +35,7 @@ from irc.kernels.integer.vectors import FOURS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 
 TILES = {("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
-NARROW_TILES = ((4, 2), (6, 1))
+NARROW_TILES = ((6, 2), (4, 2), (6, 1))
 """Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
 PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task, at most."""

@@ -14,7 +14,7 @@ typedef struct { int64_t rows, row, columns, column, groups; } irc_bytes_walk;
 
 TILE = """
 /* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]].  A line of what is
-   `ahead` of each group of the panel is fetched. */
+   `ahead` of each group of the panel is fetched; 0: the first one again, as fetching what is being loaded costs. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
                         const int8_t *restrict panel, int64_t ahead, int32_t zero, int32_t *restrict sums) {
     $V acc[$MR][$NV], b[$NV];
@@ -28,7 +28,8 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
         IRC_FULL_UNROLL
         for (int v = 0; v < $NV; v++) acc[i][v] = acc[0][v];
     }
-    const int8_t *p = panel + 8 * $NR;
+    const int64_t hop = ahead ? 4 * $NR : 0;
+    const int8_t *p = panel + 8 * $NR, *next = p + ahead;
     for (int64_t r = 0; r < w->rows; r++) {
         for (int64_t s = 0; s < w->columns; s++) {
             const $E *x[$MR];
@@ -36,10 +37,10 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
             IRC_FULL_UNROLL
             for (int i = 0; i < R; i++) x[i] = a + at[i] + tap;
             const int64_t end = w->groups * $step;
-            for (int64_t k = 0; k < end; k += $step, p += 4 * $NR) {
+            for (int64_t k = 0; k < end; k += $step, p += 4 * $NR, next += hop) {
                 IRC_FULL_UNROLL
                 for (int v = 0; v < $NV; v++) b[v] = $load(p + v * $bytes);
-                __builtin_prefetch(p + ahead, 0, 2);
+                __builtin_prefetch(next, 0, 2);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     int32_t group;

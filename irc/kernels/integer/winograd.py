@@ -36,7 +36,7 @@ from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 
-TILES = {"avx512": ((8, 2), (8, 1)), "avx2": ((4, 2), (6, 1))}
+TILES = {"avx512": ((8, 2), (8, 1)), "avx2": ((6, 2), (4, 2), (6, 1))}
 """Rows and vectors of accumulators, by instruction set."""
 MOST_CHANNELS = (1 << 29) // (9 * 255 * 128)
 """Channels whose sums, four times as large, fit into 32 bits."""
