@@ -53,8 +53,8 @@ operands in it; and of a row of its results besides those that storing a vector 
 BYTES_COPIED, BYTES_COPIED_ALONE = 0.04, 6.0
 """Cycles to copy a byte of the input of such products, and to copy a pixel by itself."""
 NUMBERS_TILE, WIDENED, WIDENED_BYTES, SUMS_SCALED = 18.0, 200.0, 400.0, 8.0
-"""Cycles, with weights of few bits on AMX, of a product of two tiles, however few rows there are; to widen a chunk of
-64 columns, of fewer bits and of bytes; and to multiply a row of sums by the scales of their columns."""
+"""Cycles, with weights of few bits on AMX, of a product of two tiles, however few rows there are; at least, to widen a
+chunk of 64 columns, of fewer bits and of bytes; and to multiply a row of sums by the scales of their columns."""
 SPLITTING = {3: 0.68, 2: 0.45, 1: 0.22}
 """Cycles to split an element of A into bf16 terms, by their number."""
 SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}

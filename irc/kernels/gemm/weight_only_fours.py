@@ -41,7 +41,7 @@ LONGEST, LONGEST_SHIFTED = 256, 128
 """Numbers of a block at most, and where it has a zero point of its own, by which sums of 16 bits are multiplied."""
 DIGITS = 3
 """Bytes of an element of A."""
-ENDED = 12.0
+ENDED = 2.0
 """Cycles until sums of a vector and a block are floats."""
 
 _TILE = """\
@@ -198,7 +198,7 @@ class WeightOnlyFoursGemmKernel(WeightOnlyGemmKernel):
         words = t.vectors * fours * (DIGITS * m + tiles) / t.isa.fma
         blocks = panels * t.vectors * -(-k // self.narrow.block) * m * ENDED
         waiting = self.packed_bytes(n, k) / costs_of(t.isa).stream if problem.streamed else 0.0
-        return panels * words + blocks + panels * m * ROW_ENDED + waiting
+        return max(panels * words + blocks + panels * m * ROW_ENDED, waiting)
 
     def packed(self, problem: GemmProblem) -> Packed:
         return replace(super().packed(problem), key=("narrow fours", self.tile.panel, self.narrow))

@@ -79,8 +79,8 @@ class WeightOnlyTilesGemmKernel(NarrowGemmKernel):
         cycles = 0.0
         for rows in self._stripes(m, k):
             tiles = -(-rows // TILE_ROWS)
-            products = tiles * self.terms * 4 * NUMBERS_TILE + rows * SUMS_SCALED / self._chunks
-            cycles += panels * chunks * (products + widened) + rows * k * SPLITTING[self.terms]
+            each = max(tiles * self.terms * 4 * NUMBERS_TILE, widened) + rows * SUMS_SCALED / self._chunks
+            cycles += panels * chunks * each + rows * k * SPLITTING[self.terms]
         waiting = self.packed_bytes(n, k) / costs_of(self.tile.isa).stream if problem.streamed else 0.0
         return CONFIGURE["amx"] + max(cycles, waiting)
 

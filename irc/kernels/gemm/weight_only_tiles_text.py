@@ -31,9 +31,8 @@ $widened        }
 }
 """
 LESS_OWN = """\
-        typedef uint8_t bytes __attribute__((vector_size(16), aligned(1), may_alias));
-        const irc_u32x16 of = __builtin_convertvector(
-            *(const bytes *)(s->zeros + at * $per / 16 % 4 * 16), irc_u32x16);
+        const __m128i *const zeros = (const __m128i *)(const void *)(s->zeros + at * $per / 16 % 4 * 16);
+        const irc_u32x16 of = (irc_u32x16)_mm512_cvtepu8_epi32(_mm_loadu_si128(zeros));
         const irc_u16x32 less = (irc_u16x32)(of | of << 16);
 """
 LESS_MIDDLE = """\

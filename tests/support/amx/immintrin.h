@@ -81,6 +81,18 @@ IRC_TEST __m512 _mm512_mask_range_ps(__m512 from, __mmask16 mask, __m512 a, __m5
     return (__m512)z;
 }
 
+IRC_TEST __m128i _mm_loadu_si128(const __m128i *p) {
+    __m128i x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+IRC_TEST __m512i _mm512_cvtepu8_epi32(__m128i x) {
+    uint8_t bytes[16];
+    __m512i found;
+    memcpy(bytes, &x, sizeof x);
+    for (int i = 0; i < 16; i++) found[i] = bytes[i];
+    return found;
+}
 IRC_TEST __m512i _mm512_cvtepu16_epi32(__m256i x) {
     uint16_t given[16];
     uint32_t found[16];
