@@ -462,7 +462,8 @@ class Printer:
             if wide == "i32" and _is_within(a, -(2.0**31), 2.0**31 - 128):
                 found = f"(int32_t){_wrap(found, UNARY)}", UNARY
             else:
-                found = f"{self.scope.helper(f'{kind}_to_{wide}')}({found[0]})", PRIMARY
+                name = f"{kind}_to_{wide}" if to.bits >= 32 else f"{kind}_to_low"
+                found = f"{self.scope.helper(name)}({found[0]})", PRIMARY
             if to.bits >= 32:
                 return found
         if is_sub_byte(to):

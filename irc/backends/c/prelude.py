@@ -152,6 +152,11 @@ static inline $i irc_${f}_to_${n}($c a) {
     return $fits ? ($i)a : $min;
 }
 """
+_TO_LOW = """/* The low bits of irc_${f}_to_i32, at most 16: of what does not fit they are 0. */
+static inline int32_t irc_${f}_to_low($c a) {
+    return (int32_t)(fabs$s(a) < 0x1p31$s ? a : 0);
+}
+"""
 _TO_UINT = """/* Truncates; negative numbers wrap where i$bits holds them, as NumPy converts on x86-64. */
 static inline $u irc_${f}_to_u$bits($c a) {
     return a >= $half ? ($u)irc_${f}_to_i$bits(a - $half) ^ ($u)1 << $top : ($u)irc_${f}_to_i$bits(a);
@@ -162,9 +167,10 @@ static inline $u irc_${f}_to_u$bits($c a) {
 def _conversion_helpers() -> dict[str, Helper]:
     found: dict[str, Helper] = {}
     for f, c, s in (("f32", "float", "f"), ("f64", "double", "")):
+        found[f"{f}_to_low"] = Helper(Template(_TO_LOW).substitute(f=f, c=c, s=s))
         for bits in (32, 64):
-            low, high = f"-0x1p{bits - 1}{s}", f"0x1p{bits - 1}{s}"
-            fits = f"a >= {low} && a < {high}"
+            low, high = f"-0x1p{bits - 1}", f"0x1p{bits - 1}{s}"
+            fits = f"fabs{s}(a) < {high}"  # the most negative number converts to itself either way
             if (f, bits) == ("f64", 32):  # -2147483648.5 truncates to a number that fits
                 fits = f"a > {low} - 1 && a < {high}"
             text = Template(_TO_INT).substitute(
