@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +167,25 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
         return new
 
     return rewrite(e, step, None)
+
+
+def side_by_side(index: Sequence[Expr], var: Var) -> bool:
+    """Tell whether elements of consecutive iterations stand side by side."""
+    if not index:
+        return False
+    *outer, last = index
+    return _steps(last, var) and not any(depends(i, {var}) for i in outer)
+
+
+def _steps(e: Expr, var: Var) -> bool:
+    """Tell whether an index is the variable and something that stays."""
+    while e != var:
+        if not isinstance(e, Bin) or e.op not in ("add", "sub") or depends(e.b, {var}) == depends(e.a, {var}):
+            return False
+        if e.op == "sub" and depends(e.b, {var}):
+            return False
+        e = e.b if depends(e.b, {var}) else e.a
+    return True
 
 
 def certain(e: Expr) -> set[Expr]:

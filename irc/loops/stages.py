@@ -14,6 +14,7 @@ from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.layout.destination import DestinationPart
 from irc.loops.builder import Kind, LoopBuilder
+from irc.loops.halves import computes_halves, emit_halves
 from irc.loops.ir import Buffer
 from irc.loops.pieces import emit_pieces, pieces_in
 from irc.loops.schedule import (
@@ -115,15 +116,19 @@ def emit_nest(
     if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost, independent):
         return
     pieces = pieces_in(b, [x.value for x in elements], {axes[-1].var}) if axes else []
+    halves = not pieces and computes_halves(b, axes, target, elements)
     with ExitStack() as stack:
         kind: Kind = "parallel" if independent else "serial"
-        for k, axis in enumerate(axes[:-1] if pieces else axes):
+        for k, axis in enumerate(axes[:-1] if pieces or halves else axes):
             simd = k == len(axes) - 1 and bool(elements)
             stack.enter_context(loop(b, axis.var, axis.extent, "simd" if simd else kind))
         for part in nest.parts:
             emit_nest(lowering, b, ranges, part, buffer, outermost and not axes, independent)
         if pieces:
             emit_pieces(b, axes[-1], kind, target, elements[0].at, elements[0].value, pieces)
+            return
+        if halves:
+            emit_halves(b, axes[-1], kind, target, elements)
             return
         known: dict[Expr, Expr] = {}
         for x in elements:

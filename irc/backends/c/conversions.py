@@ -6,10 +6,10 @@ from collections.abc import Callable
 from string import Template
 from typing import Any, NamedTuple
 
-from irc.expr import Cast, Expr, Load, Var
+from irc.expr import Cast, Expr, Load
 from irc.ir.types import f16, f32
 from irc.loops.ir import Buffer, For, Store
-from irc.traversal import walk
+from irc.loops.simplify import side_by_side
 
 
 class Conversion(NamedTuple):
@@ -27,7 +27,7 @@ def conversion_of(loop: For) -> Conversion | None:
             pass
         case _:
             return None
-    if not (_runs_along(at, loop.var) and _runs_along(place, loop.var)):
+    if not (side_by_side(at, loop.var) and side_by_side(place, loop.var)):
         return None
     match source.dtype, to.dtype:
         case (a, b) if (a, b) == (f16, f32):
@@ -36,14 +36,6 @@ def conversion_of(loop: For) -> Conversion | None:
             return Conversion("f16_from_f32_run", (to, at), (source, place))
         case _:
             return None
-
-
-def _runs_along(index: tuple[Expr, ...], var: Var) -> bool:
-    """Tell whether elements of consecutive iterations stand side by side."""
-    if not index:
-        return False
-    *outer, last = index
-    return last == var and not any(e == var for place in outer for e in walk(place))
 
 
 _RUN = Template("""/* n elements, eight at a time where an instruction does that. */

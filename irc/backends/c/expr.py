@@ -19,7 +19,7 @@ from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, function_of
 from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 
@@ -310,7 +310,7 @@ class Printer:
 
     def _real(self, op: str, e: Bin) -> tuple[str, int]:
         kind = arithmetic(e.a.dtype)
-        if kind == "f32" and (known := _function_of(e)) is not None:
+        if kind == "f32" and (known := function_of(e)) is not None:
             return self._helper(*known)
         if op in ("add", "sub", "mul", "div"):
             return self._infix(op, e.a, e.b)
@@ -475,17 +475,6 @@ class Printer:
 
 def _wrap(found: tuple[str, int], least: int) -> str:
     return found[0] if found[1] >= least else f"({found[0]})"
-
-
-def _function_of(e: Expr) -> tuple[str, Expr] | None:
-    """Recognise a function that has a helper of its own. Returns the helper and the operand."""
-    match e:
-        case Bin("div", Const(1.0), Bin("add", Const(1.0), Call("exp", (Un("neg", x),)))):
-            return "sigmoid_f32", x
-        case Bin("add", Bin("max", x, Const(0.0)), Call("log1p", (Call("exp", (Bin("min", y, Un("neg", z)),)),))):
-            return ("softplus_f32", x) if x == y == z else None
-        case _:
-            return None
 
 
 def _is_within(e: Expr, low: float, high: float) -> bool:

@@ -145,6 +145,15 @@ static inline uint16_t irc_bf16_from_f32(float x) {
     return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 """
+_F16_ROUND = """/* The f16 value nearest to x; of a NaN x. */
+static inline float irc_round_f16(float x) {
+    const uint32_t b = irc_f32_bits(x), sign = b & 0x80000000u, m = b ^ sign;
+    const uint32_t large = (m + 0xfffu + (m >> 13 & 1u)) & ~0x1fffu;
+    const uint32_t small = irc_f32_bits(irc_bits_f32(m) + 0.5f - 0.5f); /* below 2^-14 steps are of 2^-24 */
+    const uint32_t finite = m < 0x38800000u ? small : large > 0x477fe000u ? 0x7f800000u : large;
+    return irc_bits_f32((m > 0x7f800000u ? m : finite) | sign);
+}
+"""
 _E8M0_TO = """static inline float irc_f8e8m0_to_f32(uint8_t h) {
     return h == 0xffu ? NAN : h ? irc_bits_f32((uint32_t)h << 23) : 0x1p-127f;
 }
@@ -187,4 +196,5 @@ def narrow_helpers(make: Callable[..., Any]) -> dict[str, Any]:
             f"    return irc_{name}_to_f32(irc_{name}_from_f32(x));\n}}\n"
         )
         found[f"round_{name}"] = make(code, (f"{name}_to_f32", f"{name}_from_f32"))
+    found["round_f16"] = make(_F16_ROUND, (*read, *write))
     return found
