@@ -17,9 +17,11 @@ from irc.kernels.core.registry import select
 from irc.kernels.gemm.half_weights import HalfWeightsGemmKernel
 from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.weight_only import WeightOnlyGemmKernel
+from irc.kernels.gemm.weight_only_tiles import WeightOnlyTilesGemmKernel
 from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+AnyKernel = WeightOnlyGemmKernel | WeightOnlyTilesGemmKernel
 FORMATS = [Narrow(4, 32, False), Narrow(4, 16, True), Narrow(8, 64, True), Narrow(2, 128, False)]
 
 
@@ -37,8 +39,12 @@ def weights(n: int, k: int, narrow: Narrow) -> tuple[Any, Any]:
     return ((q - zero[:, of]) * scale[:, of].astype(np.float64)).T, np.concatenate(rows, 1).astype(np.float32)
 
 
-def run(lib: Any, g: WeightOnlyGemmKernel, m: int, n: int, k: int, a: Any = None, pool: Pool | None = None) -> Any:
-    """Return (what it computes, what it should); rows of A and C have gaps, and those of C are not touched."""
+def run(lib: Any, g: AnyKernel, size: tuple[int, int, int], a: Any = None, pool: Pool | None = None) -> Any:
+    """Return (what it computes, what it should, what rounding is to be compared with); gaps of rows are not touched.
+
+    Scratch memory is full of NaN, of f32 as of bf16.
+    """
+    m, n, k = size
     b, rows = weights(n, k, g.narrow)
     packed = g.pack_b(rows, k)
     assert packed.size == g.packed_bytes(n, k)
@@ -47,15 +53,17 @@ def run(lib: Any, g: WeightOnlyGemmKernel, m: int, n: int, k: int, a: Any = None
     given, c = np.full((m, k + 3), 99, np.float32), np.full((m, n + 2), 77, np.float32)
     given[:, :k] = a
     slots = [noise(n), noise(m), noise(1), noise(m, n)] if g.epilogue.slots else []
-    scratch = np.full(int(g.scratch(problem(m, n, k, g.narrow))) // 4, np.nan, np.float32)
+    scratch = np.full(int(g.scratch(problem(m, n, k, g.narrow))) // 2, 0x7FC0, np.uint16)
     strides = {"m": m, "n": n, "k": k, "a_row": k + 3, "a_col": 1, "c_row": n + 2, "s1_row": 1, "s3_row": n}
     invoke(lib, g, given, packed, *slots, c, scratch, *[strides[name] for name in g.sizes], pool=pool)
     with np.errstate(invalid="ignore"):
         wanted = a.astype(np.float64) @ b
+        scale = np.abs(a).astype(np.float64) @ np.abs(b)
     if slots:
         wanted = np.maximum(wanted + slots[0], 0) * slots[1][:, None] * slots[2] + slots[3]
+        scale = (scale + np.abs(slots[0])) * np.abs(slots[1][:, None] * slots[2]) + np.abs(slots[3])
     assert (c[:, n:] == 77).all()
-    return c[:, :n], wanted
+    return c[:, :n], wanted, scale
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "sse", "plain"])
@@ -69,7 +77,7 @@ def test_edges(tmp_path: Path, isa: str, narrow: Narrow) -> None:
     ]
     lib = build(tmp_path, kernels)
     for kernel, (m, n, k) in itertools.product(kernels, ((1, 70, 300), (3, 1, 5), (kernels[0].tile.rows + 1, 64, 128))):
-        found, wanted = run(lib, kernel, m, n, k)
+        found, wanted, _ = run(lib, kernel, (m, n, k))
         close(found, wanted, k)
 
 
@@ -81,7 +89,7 @@ def test_rows_with_infinities_are_computed_as_defined(tmp_path: Path) -> None:
     for odd in (np.inf, -np.inf, np.nan):
         a = noise(3, 70)
         a[1, 33] = odd
-        c, wanted = run(lib, kernel, 3, 50, 70, a)
+        c, wanted, _ = run(lib, kernel, (3, 50, 70), a)
         assert np.array_equal(c[1], wanted[1].astype(np.float32), equal_nan=True)
         close(c[::2], wanted[::2], 70)
 
@@ -91,10 +99,10 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     lib = build(tmp_path, kernels)
     for kernel in kernels:
         a = noise(5, 400)
-        alone, _ = run(lib, kernel, 5, 300, 400, a)
+        alone, *_ = run(lib, kernel, (5, 300, 400), a)
         for chunk in (1, 2, 5):
             pool = Pool(chunk)
-            assert np.array_equal(alone, run(lib, kernel, 5, 300, 400, a, pool)[0])
+            assert np.array_equal(alone, run(lib, kernel, (5, 300, 400), a, pool)[0])
             assert pool.calls
 
 

@@ -16,7 +16,7 @@ from irc.kernels.gemm.weight_only_tiles import WeightOnlyTilesGemmKernel
 from tests.kernels.test_integer_matrix_unit import library
 from tests.kernels.test_kernels import M, Pool, invoke, noise
 from tests.kernels.test_split_bf16_gemm import pytestmark as needs_x86
-from tests.kernels.test_weight_only import problem, weights
+from tests.kernels.test_weight_only import problem, run, weights
 
 pytestmark = needs_x86
 FORMATS = [
@@ -44,30 +44,6 @@ ROUGH = {p: made(FORMATS[0], precision=p) for p in ERROR}
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return library(tmp_path_factory.mktemp("amx"), [*ALL.values(), *ROUGH.values()])
-
-
-def run(lib: Any, g: WeightOnlyTilesGemmKernel, size: tuple[int, int, int], a: Any = None, pool: Any = None) -> Any:
-    """Return (what it computes, what it should, what rounding is to be compared with); gaps of rows are not touched."""
-    m, n, k = size
-    b, rows = weights(n, k, g.narrow)
-    packed = g.pack_b(rows, k)
-    assert packed.size == g.packed_bytes(n, k)
-    assert np.allclose(g.unpack_b(packed, n, k), b, rtol=1e-6)
-    a = noise(m, k) if a is None else a
-    given, c = np.full((m, k + 3), 99, np.float32), np.full((m, n + 2), 77, np.float32)
-    given[:, :k] = a
-    slots = [noise(n), noise(m), noise(1), noise(m, n)] if g.epilogue.slots else []
-    scratch = np.full(int(g.scratch(problem(m, n, k, g.narrow))) // 2, 0x7FC0, np.uint16)
-    strides = {"m": m, "n": n, "k": k, "a_row": k + 3, "a_col": 1, "c_row": n + 2, "s1_row": 1, "s3_row": n}
-    invoke(lib, g, given, packed, *slots, c, scratch, *[strides[name] for name in g.sizes], pool=pool)
-    with np.errstate(invalid="ignore"):
-        wanted = a.astype(np.float64) @ b
-        scale = np.abs(a).astype(np.float64) @ np.abs(b)
-    if slots:
-        wanted = np.maximum(wanted + slots[0], 0) * slots[1][:, None] * slots[2] + slots[3]
-        scale = (scale + np.abs(slots[0])) * np.abs(slots[1][:, None] * slots[2]) + np.abs(slots[3])
-    assert (c[:, n:] == 77).all()
-    return c[:, :n], wanted, scale
 
 
 @pytest.mark.parametrize("fused", [False, True])
