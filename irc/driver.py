@@ -277,6 +277,7 @@ def compile_given(
     return compile(source, replace(options, shapes={**options.shapes, **shapes}, contents=contents))
 
 
+@collecting_rarely()  # around both steps that make many objects: after each of them the collector would look at all
 def compile_with(source: Any, backend: str, options: CompileOptions) -> CompiledModel:
     """`compile` with one backend."""
     content = source_hash(source)

@@ -10,7 +10,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Node, Value
 from irc.kernels.core.registry import select
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
-from irc.selection.selector import KernelOp, Selection, Selector, worthwhile
+from irc.selection.selector import Selection, Selector, worthwhile
 
 FOLDS: dict[str, Fold] = {
     "ReduceSum": "sum",
@@ -32,17 +32,11 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     reduced = {a % len(x.shape) for a in axes}
     space = Space(x.shape)
     for source in find(selector.elements, space, x, space.at):
-        problem = _problem(selector, node, source, reduced) if _stands(selector, source.value) else None
+        problem = _problem(selector, node, source, reduced) if selector.stands(source.value) else None
         kernel = None if problem is None else select(problem, selector.isa)
         if problem is not None and kernel is not None:
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y))
     return None
-
-
-def _stands(selector: Selector, value: Value) -> bool:
-    """Tell whether a value stands in memory in any case: loops would not compute it on the way."""
-    node = value.producer
-    return node is None or node.op.compute is None or isinstance(node.op, KernelOp) or selector.only_use(value) is None
 
 
 def _problem(selector: Selector, node: Node, source: Access, reduced: set[int]) -> RowReductionProblem | None:

@@ -27,7 +27,9 @@ from irc.loops import builder
 from irc.loops.ir import Buffer, KernelCall
 from irc.opdef.base import Op
 from irc.opdef.signature import Sig
-from irc.ops.layout import Transpose
+from irc.ops.conv import Conv
+from irc.ops.layout import Reshape, Transpose
+from irc.ops.matmul import MatMul
 from irc.passes.replace import replace_value
 from irc.passes.simplify import order_of
 from irc.selection.residency import constant_bytes
@@ -145,6 +147,27 @@ class Selector:
     def only_use(self, value: Value) -> Node | None:
         """Return the only node that reads a value; None if there are several, or it is an output."""
         return next(iter(value.uses)) if len(value.uses) == 1 and not self.graph.keeps(value) else None
+
+    def stands(self, value: Value) -> bool:
+        """Tell whether a value is in memory in any case, so that loops would not compute it on the way to its reader.
+
+        It is an input, read several times, stored by an operation or a kernel, or by the kernel that a product or a
+        convolution will have; or it is such a value in another shape.
+        """
+        node = value.producer
+        if node is None or node.op.loops is not None or self.only_use(value) is None:
+            return True
+        source = node.inputs[0] if isinstance(node.op, Reshape) else None
+        return self._of_contraction(value) if source is None else self.stands(source)
+
+    def _of_contraction(self, value: Value) -> bool:
+        """Tell whether a product or a convolution computes a value, with elementwise operations behind it."""
+        node = value.producer
+        if node is None or self.only_use(value) is None:
+            return False
+        if isinstance(node.op, MatMul | Conv):
+            return True
+        return node.op.elementwise and any(self._of_contraction(v) for v in node.operands if v.shape == value.shape)
 
     def stored(self, value: Value) -> tuple[Value, tuple[Dim, ...]]:
         """Find the value to store and its strides over the axes of a value.

@@ -13,9 +13,6 @@ from irc.ir.types import f32
 from irc.kernels.core.problem import Problem
 from irc.kernels.core.registry import select
 from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
-from irc.ops.conv import Conv
-from irc.ops.layout import Reshape
-from irc.ops.matmul import MatMul
 from irc.ops.softmax import Hardmax, LogSoftmax, Softmax
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -27,7 +24,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     after = selector.only_use(y)
     if x is None or y.dtype != f32 or not x.shape or not worthwhile(*x.shape):
         return None
-    if not stands(selector, x) or (after is not None and after.op.elementwise):
+    if not selector.stands(x) or (after is not None and after.op.elementwise):
         return None
     problem = SoftmaxProblem(y.dtype, selector.precision, isinstance(node.op, LogSoftmax), *around(x, node.op.axis))
     return selected(selector, problem, x, y)
@@ -39,7 +36,7 @@ def select_hardmax(selector: Selector, node: Node) -> Selection | None:
     assert isinstance(node.op, Hardmax)
     if x is None or y.dtype != f32 or not x.shape or node.op.axis % len(x.shape) != len(x.shape) - 1:
         return None
-    if not worthwhile(*x.shape) or not stands(selector, x):
+    if not worthwhile(*x.shape) or not selector.stands(x):
         return None
     problem = HardmaxProblem(y.dtype, selector.precision, product(x.shape[:-1]), x.shape[-1])
     return selected(selector, problem, x, y)
@@ -57,22 +54,3 @@ def selected(selector: Selector, problem: Problem, x: Value, y: Value) -> Select
     if kernel is None:
         return None
     return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
-
-
-def stands(selector: Selector, x: Value) -> bool:
-    """Tell whether a value is in memory in any case: an input, read several times, or what a kernel computes."""
-    node = x.producer
-    if node is None or selector.only_use(x) is None:
-        return True
-    source = node.inputs[0] if isinstance(node.op, Reshape) else None
-    return _of_kernel(selector, x) if source is None else stands(selector, source)
-
-
-def _of_kernel(selector: Selector, x: Value) -> bool:
-    """Tell whether a product or a convolution computes a value, with elementwise operations behind it."""
-    node = x.producer
-    if node is None or selector.only_use(x) is None:
-        return False
-    if isinstance(node.op, MatMul | Conv):
-        return True
-    return node.op.elementwise and any(_of_kernel(selector, v) for v in node.operands if v.shape == x.shape)

@@ -12,6 +12,7 @@ import pytest
 from irc.kernels import ISAS
 from irc.kernels.core.registry import select
 from irc.kernels.position.problem import PositionProblem, positions
+from irc.ops.pool import MaxPool
 from tests.kernels.test_kernels import Pool, build, compilers, guarded, invoke
 from tests.kernels.test_softmax import kernels_of
 
@@ -70,6 +71,14 @@ def test_what_a_kernel_computes() -> None:
     assert kernels_of(lambda b, x: b.ArgMax(x, axis=-1), (8, 500)) == ["rows"]
     assert kernels_of(lambda b, x: b.ArgMin(x, axis=1, keepdims=False), (2, 50, 40)) == ["columns"]
     assert kernels_of(lambda b, x: b.ArgMax(x, axis=0, select_last_index=True), (50, 80)) == ["columns"]
+
+
+def test_what_kernels_store_is_in_memory() -> None:
+    def pooled(b: Any, x: Any) -> Any:
+        return b.add_all(MaxPool(kernel=(2, 2), strides=(2, 2)), x)[0]
+
+    found = kernels_of(lambda b, x: b.ArgMax(pooled(b, x), axis=1), (1, 32, 56, 56))
+    assert len(found) == 2 and "columns" in found
 
 
 def test_what_loops_compute() -> None:

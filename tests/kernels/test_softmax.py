@@ -17,6 +17,7 @@ from irc.kernels.core.registry import select
 from irc.kernels.core.text import standalone
 from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem, softmax
 from irc.kernels.vector.lanes import exp_up_to_0
+from irc.ops.sort import TopK
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from tests.kernels.test_kernels import Pool, build, compilers, guarded, invoke
@@ -111,6 +112,9 @@ def test_softmax_of_what_stands_in_memory() -> None:
     w = random(64, 200)
     found = kernels_of(lambda b, x: b.Softmax(b.Mul(b.MatMul(x, w), 0.5), axis=-1), (16, 64))
     assert len(found) == 2 and "rows" in found
+    assert kernels_of(lambda b, x: b.Softmax(b.add_all(TopK(axis=-1), x, np.int64(64))[0], axis=-1), (64, 300)) == [
+        "rows"
+    ]
 
 
 def test_softmax_between_loops_stays_with_them() -> None:
