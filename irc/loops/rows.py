@@ -12,9 +12,8 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.types import i64
 from irc.loops.builder import LOCAL_BYTES
-from irc.loops.ir import Alloc, Buffer, Let
+from irc.loops.ir import Alloc, Buffer
 from irc.loops.joined_axes import JoinedAxes
-from irc.loops.parallel_nests import MANY
 from irc.loops.schedule import TILE_VAR, Axis, Scalars, Tile, TileReducer, loop, tile_of
 from irc.loops.simplify import depends, share, substitute
 from irc.loops.split import Element, Splitter
@@ -81,7 +80,7 @@ class RowEmitter:
                 self._outer_loops(stack, outer)
             if self.vector is not None and self.tile is None:
                 axis = Axis(self.outer[self.vector], self.frame.shape[self.vector])
-                self.tile = tile_of(self.b, stack, axis, "serial" if outer else "parallel")
+                self.tile = tile_of(self.b, stack, axis, "parallel")
             for value in self.group.stages:
                 if self.frame.is_full(value.shape):
                     self._full(value)
@@ -89,17 +88,9 @@ class RowEmitter:
                     self._reduced(value)
 
     def _outer_loops(self, stack: ExitStack, outer: list[Axis]) -> None:
-        """Open loops over these axes; one loop over all if the first may have too few iterations for all threads."""
-        b = self.b
-        if len(outer) < 2 or (outer[0].size or 0) >= MANY:
-            for n, axis in enumerate(outer):
-                stack.enter_context(loop(b, axis.var, axis.extent, "parallel" if n == 0 else "serial"))
-            return
-        rest: Expr = stack.enter_context(b.for_(product(axis.extent for axis in outer), "parallel", "n"))
-        for axis in reversed(outer[1:]):
-            b.add(Let(axis.var, rest % axis.extent))
-            rest = rest // axis.extent
-        b.add(Let(outer[0].var, rest))
+        """Open loops over these axes, of which threads divide as many as have enough iterations for all."""
+        for axis in outer:
+            stack.enter_context(loop(self.b, axis.var, axis.extent, "parallel"))
 
     def _joined_tile(self, stack: ExitStack, outer: list[Axis], joined: JoinedAxes) -> Tile:
         """Open the loops over the other axes and the tiles of the joined one."""
