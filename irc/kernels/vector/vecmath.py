@@ -63,12 +63,17 @@ $log_f
     y = ${V}_select((${V}_mask)(x < 0.0f), ${V}_all(NAN), y);
     return ${V}_select((${V}_mask)(x < INFINITY), y, x);"""
 
-# |x| < 0.65: x + x³ · q(x²); beyond: 1 - 2 / (exp(2|x|) + 1).
+# e / (e + 1), e = (exp(2|x|) - 1) / 2 = 2^(n - 1) · (exp(r) - 1) + 2^(n - 1) - 1/2: as exact for small |x| as for large
+# ones; from 10 on it rounds to 1.  What e + 1 loses in its rounding, up to 2, is made up for: 1 / (e + 1) is 1 - y.
+# The exponent stays in the low bits of `shifted`, one less and with the bias of exponents added.
 _TANH = """
-    const $V a = ${V}_abs(x), s = x * x;
-$tanh_s
-    const $V large = 1.0f - 2.0f / (${V}_exp(a + a) + 1.0f);
-    const $V y = ${V}_select((${V}_mask)(a < 0.65f), a + a * s * q, large);
+    const $V a = ${V}_at_most(${V}_all(10.0f), ${V}_abs(x)), t = a + a;
+    const $V shifted = t * 0x1.715476p+0f + 0x1.8000fcp+23f, n = shifted - 0x1.8000fcp+23f;
+    const $V r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+$exp_r
+    const $V scale = ($V)((${V}_bits)shifted << 23), e = (p * (r * r) + r) * scale + (scale - 0.5f);
+    const $V low = ${V}_at_most(${V}_all(2.0f), e), lost = low - ((low + 1.0f) - 1.0f);
+    const $V q = e / (e + 1.0f), y = q - lost * (q - q * q);
     return ($V)((${V}_mask)y | ((${V}_mask)x & (int32_t)0x80000000));"""
 
 # |x| < 0.92: x + x · q(x²); beyond: 1 - exp(-|x| · p(|x|)), which rounds to 1 from 4 on.
@@ -125,7 +130,7 @@ _LANES = """
 
 _BODIES = {"exp": _EXP, "log": _LOG, "tanh": _TANH, "erf": _ERF, "sigmoid": _SIGMOID, "gelu": _GELU, "round": _ROUND}
 _CALLS = {"sigmoid": "1 / (1 + exp(-lanes[i]))", "gelu": "lanes[i] * 0.5 * erfc(lanes[i] * -0.70710678118654752440)"}
-_NEEDS = {"tanh": ("exp",), "erf": ("exp",)}
+_NEEDS = {"erf": ("exp",)}
 
 
 def definitions(functions: Iterable[str], lanes: int, dtype: DType) -> list[Piece]:
@@ -143,7 +148,6 @@ def _definition(function: str, lanes: int, dtype: DType) -> Piece:
     places = {
         "exp_r": horner(v, "p", "r", poly.EXP),
         "log_f": horner(v, "q", "f", poly.LOG),
-        "tanh_s": horner(v, "q", "s", poly.TANH),
         "erf_s": horner(v, "q", "s", poly.ERF_NEAR),
         "erf_t": horner(v, "p", "t", poly.ERF_FAR),
         "gelu_a": horner(v, "q", "a", poly.ERFC_LOG2),
