@@ -20,7 +20,7 @@ from irc.ir.types import boolean, i64
 from irc.loops.builder import Kind, LoopBuilder
 from irc.loops.ir import Buffer, For, If
 from irc.loops.simplify import Span, bound, combine, depends, has_reduce, identity, share, split_guards, substitute
-from irc.traversal import replaced, walk
+from irc.traversal import fold, replaced, walk
 
 TILE = 256
 WHOLE_TILE = 512
@@ -65,7 +65,9 @@ class Scalars:
         parts = walk(e, into=lambda x: not isinstance(x, Reduce))
         guarded = [x for x in parts if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b))]
         if guarded:
-            return self._branches(e, guarded[-1])
+            certain = _certain(e)
+            once: dict[Expr, Expr] = {r: self.reduce(r) for r in _outermost(e) if r in certain}
+            return self.value(replaced(e, once.get)) if once else self._branches(e, guarded[-1])
         found: dict[Expr, Expr] = {r: self.reduce(r) for r in _outermost(e)}
         return replaced(e, found.get)
 
@@ -161,6 +163,20 @@ def _outermost(e: Expr) -> list[Reduce]:
     """List the reductions in `e` that are in no other."""
     parts = walk(e, into=lambda x: not isinstance(x, Reduce))
     return list(dict.fromkeys(x for x in parts if isinstance(x, Reduce)))
+
+
+def _certain(e: Expr) -> frozenset[Expr]:
+    """List the reductions in `e` that are evaluated whichever conditions hold."""
+
+    def combine(x: Expr, parts: tuple[frozenset[Expr], ...]) -> frozenset[Expr]:
+        if isinstance(x, Reduce):
+            return frozenset({x})
+        if isinstance(x, Select):
+            cond, a, b = parts
+            return cond | (a & b)
+        return frozenset[Expr]().union(*parts)
+
+    return fold(e, combine)
 
 
 def lane_worthy(r: Reduce, ranges: Ranges) -> bool:
@@ -496,9 +512,9 @@ def _postorder(e: Expr) -> list[Reduce]:
 
 
 def tileable(e: Expr) -> bool:
-    """Tell whether all reductions in `e` are unconditional, and none depends on the variables of another."""
+    """Tell whether all reductions in `e` are evaluated in any case, and none depends on the variables of another."""
     for x in walk(e):
-        if isinstance(x, Select) and (has_reduce(x.a) or has_reduce(x.b)):
+        if isinstance(x, Select) and not _certain(x).issuperset((*_outermost(x.a), *_outermost(x.b))):
             return False
         if isinstance(x, Reduce) and any(depends(r, set(x.vars)) for r in _outermost(x.body)):
             return False

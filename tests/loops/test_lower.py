@@ -14,7 +14,7 @@ from irc.ir.types import f32, u8
 from irc.loops import interp
 from irc.loops.builder import LoopBuilder
 from irc.loops.hoist import hoist
-from irc.loops.ir import Buffer, For, Let, Stmt, Store, bodies, walk
+from irc.loops.ir import Buffer, For, If, Let, Stmt, Store, bodies, walk
 from irc.loops.memory import lives, plan
 from irc.ops.pool import MaxPool
 from irc.pipelines import COMPILE_C
@@ -196,6 +196,14 @@ def test_shape_arithmetic_needs_no_buffers() -> None:
 
     program = compiled(graph_of(build, random(3, 4, 5), shapes=[[Dim.symbol("N"), 4, 5]]))
     assert [len(f.reads) for f in program.functions] == [1]
+
+
+def test_a_sum_that_a_condition_reads_is_summed_up_once() -> None:
+    """What a condition and its results read of a product stands in front of it, not in each of them."""
+    x, w = random(300, 16), random(16, 1)
+    build = lambda b, x, w: b.LeakyRelu(b.Add(b.MatMul(x, w), 0.5), alpha=0.1)  # noqa: E731
+    program = assert_same(graph_of(build, x, w), x, w, tolerance=1e-5)
+    assert not [s for f in program.functions for s in walk(f.body) if isinstance(s, If)]
 
 
 def test_index_arithmetic_of_a_row_is_done_once() -> None:
