@@ -88,6 +88,10 @@ class Found:
 
     def by(self, b: Builder, key: Value, largest: bool) -> Found:
         """Sort by a key; what has the same stays in order."""
+        if (
+            key.dtype == i64
+        ):  # of images, classes and boxes there are few: elements of 32 bits are sorted by their bytes
+            key = b.Cast(key, to=i32)
         _, order = b.add_all(TopK(axis=0, largest=largest), key, b.Shape(key))
         return self.picked(b, order)
 

@@ -6,7 +6,7 @@ R-FCN (arXiv:1605.06409); Deformable ConvNets (arXiv:1703.06211).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from irc.opdef.forms import Form, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.ops.place_pooling_onnx import write_corners, write_moved, write_places
+from irc.ops.regions_last import RegionOp
+from irc.ops.shape import zero
 
 FAR = 1e9
 """Coordinates are taken to be at most that far away."""
@@ -74,27 +76,41 @@ def whole(number: Expr) -> Expr:
     return select(number.lt(0.0), call("ceil", number - 0.5), call("floor", number + 0.5))
 
 
-def between_at(b: LoopBuilder, x: Tensor, at: Sequence[Expr], places: Sequence[Expr]) -> Expr:
-    """`between` of one element; the place is inside."""
+Taps = tuple[tuple[Expr, Expr, Expr], tuple[Expr, Expr, Expr]]
+"""Of rows and of columns: the elements before and behind a place, and the way from the former."""
+
+
+def taps_between(b: LoopBuilder, places: Sequence[Expr], sizes: Sequence[Dim]) -> Taps:
+    """Find what a place, which is inside, stands between."""
     taps: list[tuple[Expr, Expr, Expr]] = []
-    for place, size in zip(places, x.shape[2:], strict=True):
+    for place, size in zip(places, sizes, strict=True):
         last = index(size) - 1
         low = b.let(call("floor", place).cast(i64).min(last).max(0), "low")
         high = b.let(call("ceil", place).cast(i64).min(last).max(0), "high")
         taps.append((low, high, b.let(place - low.cast(place.dtype), "way")))
+    return taps[0], taps[1]
+
+
+def mixed(b: LoopBuilder, taps: Taps, element: Callable[[Expr, Expr], Expr]) -> Expr:
+    """`between` of the elements at rows and columns."""
     (top, bottom, down), (left, right, along) = taps
     rows: list[Expr] = []
     for row in (top, bottom):
-        first, second = (b.let(x[(*at, row, column)].cast(down.dtype), "element") for column in (left, right))
+        first, second = (b.let(element(row, column).cast(down.dtype), "element") for column in (left, right))
         rows.append(b.let(first + (second - first) * along, "row"))
     return b.let(rows[0] + (rows[1] - rows[0]) * down, "value")
 
 
-def image_of(b: LoopBuilder, x: Tensor, rois: Tensor, r: Expr) -> tuple[Expr, Expr]:
-    """The number of a region's image, and whether there is such an image with elements."""
+def between_at(b: LoopBuilder, x: Tensor, at: Sequence[Expr], places: Sequence[Expr]) -> Expr:
+    """`between` of one element; the place is inside."""
+    return mixed(b, taps_between(b, places, x.shape[2:]), lambda row, column: x[(*at, row, column)])
+
+
+def image_of(b: LoopBuilder, x: Tensor, rois: Tensor, r: Expr, plane: Sequence[Dim] | None = None) -> tuple[Expr, Expr]:
+    """The number of a region's image, and whether there is such an image with elements in its planes."""
     image = b.let(near(rois[r, 0].cast(x.dtype.compute)).cast(i64), "image")
     known: Expr = image.ge(0).logical_and(image.lt(index(x.shape[0])))
-    for size in x.shape[2:]:
+    for size in plane or x.shape[2:]:
         known = known.logical_and(index(size).gt(0))
     return image, b.let(known, "known")
 
@@ -139,7 +155,7 @@ class RoiPooling(Op):
 
 
 @op
-class CornerRoiPooling(Op):
+class CornerRoiPooling(RegionOp):
     """What RoiPooling between elements is compiled to: those near the corners of cells of a region, by nearness.
 
     Regions (image, x1, y1, x2, y2) are parts of the image.  A corner outside, or of no image, gives 0.
@@ -173,40 +189,37 @@ class CornerRoiPooling(Op):
         step = (high - low) * kind(size - 1) / kind(count - 1)
         return [*(kind(k) * step + low * kind(size - 1) for k in range(count - 1)), kind(size - 1) * high]
 
-    def loops(self, b: LoopBuilder, x: Tensor, rois: Tensor, y: Tensor) -> None:
-        kind = x.dtype.compute
+    def loops_last(self, b: LoopBuilder, x: Tensor, rois: Tensor, y: Tensor) -> None:
+        kind, plane = x.dtype.compute, x.shape[1:3]
         with b.for_(rois.shape[0], "parallel", "r") as r:
-            image, known = image_of(b, x, rois, r)
+            image, known = image_of(b, x, rois, r, plane)
             ends = [[b.let(near(rois[r, k].cast(kind)), "end") for k in pair] for pair in ((2, 4), (1, 3))]
-            with b.nest([x.shape[1], *self.pooled_shape]) as (c, *place):
-                value = b.var(Const(0.0, kind), "value")
-                with b.if_(known):
-                    self._between(b, x, (image, c), ends, place, value)
-                b.store(y, (r, c, *place), value.cast(y.dtype))
+            with b.nest(self.pooled_shape) as at:
+                places, inside = self._corner(b, plane, ends, at)
+                with b.if_(known.logical_and(inside)):
+                    taps = taps_between(b, places, plane)
+                    with b.for_(x.shape[3], "simd", "c") as c:
+                        value = mixed(b, taps, lambda row, column: x[image, row, column, c])
+                        b.store(y, (r, *at, c), value.cast(y.dtype))
+                with b.else_(), b.for_(x.shape[3], "simd", "c") as c:
+                    b.store(y, (r, *at, c), zero(y.dtype))
 
-    def _between(
-        self,
-        b: LoopBuilder,
-        x: Tensor,
-        at: Sequence[Expr],
-        ends: Sequence[Sequence[Expr]],
-        place: Sequence[Expr],
-        value: Var,
-    ) -> None:
-        kind = x.dtype.compute
+    def _corner(
+        self, b: LoopBuilder, plane: Sequence[Dim], ends: Sequence[Sequence[Expr]], place: Sequence[Expr]
+    ) -> tuple[list[Expr], Expr]:
+        """Where the corner of a cell stands along both axes, and whether that is inside."""
         places: list[Expr] = []
         inside: Expr = Const(True, boolean)
-        for (low, high), k, count, size in zip(ends, place, self.pooled_shape, x.shape[2:]):
-            reach = b.let((index(size) - 1).cast(kind), "reach")
+        for (low, high), k, count, size in zip(ends, place, self.pooled_shape, plane, strict=True):
+            reach = b.let((index(size) - 1).cast(low.dtype), "reach")
             if count == 1:
                 found: Expr = (low + high) * 0.5 * reach
             else:
                 step = (high - low) * reach / float(count - 1)
-                found = select(k.eq(count - 1), reach * high, k.cast(kind) * step + low * reach)
+                found = select(k.eq(count - 1), reach * high, k.cast(low.dtype) * step + low * reach)
             places.append(b.let(found, "place"))
             inside = inside.logical_and(places[-1].ge(0.0)).logical_and(places[-1].le(reach))
-        with b.if_(inside):
-            b.assign(value, between_at(b, x, at, places))
+        return places, inside
 
     onnx = (write_only(write_corners, since=13),)
 
