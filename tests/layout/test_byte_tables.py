@@ -64,9 +64,11 @@ FLAT = helper.make_node("Reshape", ["a", "flat"], ["v"])
 POOL = helper.make_node("MaxPool", ["a"], ["b"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
 
 
-def graph_of(model: onnx.ModelProto) -> Graph:
+def graph_of(model: onnx.ModelProto, before: str = "") -> Graph:
     graph = irc.load(model).graph
-    for _, run in compile_c(AVX512):
+    for name, run in compile_c(AVX512):
+        if name == before:
+            break
         run(graph, Sink())
     return graph
 
@@ -92,7 +94,8 @@ def test_tables(target: str, kinds: tuple[Any, Any], shape: tuple[int, ...]) -> 
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_pools_are_of_bytes(kind: Any) -> None:
     model = model_of([POOL], (2, 5, 9, 8), (kind, kind), same=True)
-    assert not [v for n in graph_of(model).nodes for v in n.outputs if v.dtype == f32]
+    # `plane-pools` may take the bytes themselves as floats then
+    assert not [v for n in graph_of(model, before="plane-pools").nodes for v in n.outputs if v.dtype == f32]
     x = np.random.default_rng(1).integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, (2, 5, 9, 8)).astype(kind)
     ort = pytest.importorskip("onnxruntime")
     session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
