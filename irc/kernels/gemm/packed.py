@@ -32,11 +32,11 @@ from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
 
-TILES_AT_ONCE = 5  # that meet a panel of B; more rows need more pages of memory than are found quickly
+ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages of memory than are found quickly
 TILES_PER_TASK = 4
 COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
-PACKED = 384 << 10  # bytes of A, packed, at most: 1000 products of the rows of TILES_AT_ONCE tiles
+PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
@@ -481,7 +481,7 @@ class GemmKernel(Kernel[GemmProblem]):
     @property
     def _most(self) -> int:
         """The tiles of rows that are, at most."""
-        return min(TILES_AT_ONCE, self._room // (LONGEST_SUM * self.tile.rows))
+        return min(ROWS_AT_ONCE, self._room // LONGEST_SUM) // self.tile.rows
 
     @property
     def summary(self) -> str:
