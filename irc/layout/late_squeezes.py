@@ -2,6 +2,7 @@
 
 Exporters write a convolution along one axis as one of two, a Squeeze, then the bias and the activation, and slices of
 all there is between them.  These are the kernel's epilogue where they stand in front, and nothing is moved behind it.
+So are activations behind a Reshape and a Transpose that make tokens of a convolution's pixels.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose
-from irc.ops.layout import Reshape, Squeeze
+from irc.ops.layout import Reshape, Squeeze, Transpose
 from irc.ops.matmul import MatMul
 from irc.ops.slice import Slice
 from irc.passes.replace import replace_value
@@ -24,10 +25,13 @@ PRODUCERS = Conv | ConvTranspose | MatMul
 
 @dataclass(frozen=True)
 class _Narrow:
-    """A value that is part of another: `path` makes it of `whole`; `axes` of that are dropped."""
+    """A value that is part of another: `path` makes it of `whole`; `axes` of that are dropped.
+
+    None: the elements are rearranged, so that only what is the same for all of them can be done before.
+    """
 
     whole: Value
-    axes: tuple[int, ...] = ()
+    axes: tuple[int, ...] | None = ()
     path: tuple[Node, ...] = ()
 
 
@@ -39,7 +43,7 @@ def run(graph: Graph) -> int:
     known: dict[Value, _Narrow] = {}
     done = 0
     for node in graph.nodes:
-        if isinstance(node.op, Squeeze | Reshape | Slice):
+        if isinstance(node.op, Squeeze | Reshape | Slice | Transpose):
             _note(graph, node, known)
         elif node.op.elementwise and len(node.outputs) == 1:
             done += _move(graph, node, known)
@@ -58,8 +62,10 @@ def _note(graph: Graph, node: Node, known: dict[Value, _Narrow]) -> None:
     if isinstance(node.op, Slice):
         if all(a == b or not b.is_const for a, b in zip(x.shape, y.shape, strict=True)):
             known[y] = _Narrow(narrow.whole, narrow.axes, (*narrow.path, node))
-    elif not narrow.axes and (axes := dropped(x.shape, y.shape)):
+    elif not isinstance(node.op, Transpose) and narrow.axes == () and (axes := dropped(x.shape, y.shape)):
         known[y] = _Narrow(narrow.whole, axes, (*narrow.path, node))
+    elif isinstance(narrow.whole.producer and narrow.whole.producer.op, Conv) and not isinstance(node.op, Squeeze):
+        known[y] = _Narrow(narrow.whole, None, (*narrow.path, node))
 
 
 def _shaped(v: Value) -> bool:
@@ -110,8 +116,10 @@ def _move(graph: Graph, node: Node, known: dict[Value, _Narrow]) -> bool:
 
 
 def _widened(shape: Sequence[int], of: Sequence[Dim], narrow: _Narrow) -> list[int] | None:
-    """Return the shape of a constant beside the whole value; None if it varies along an axis that is sliced."""
+    """Return the shape of a constant beside the whole value; None if it varies along an axis that is cut or moved."""
     sizes = [1] * (len(of) - len(shape)) + list(shape)
+    if narrow.axes is None:
+        return [1] * len(narrow.whole.shape) if all(size == 1 for size in sizes) else None
     if any(size != 1 and dim != size for size, dim in zip(sizes, of, strict=True)):
         return None
     for axis in narrow.axes:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
-from irc.ir.types import TensorType
+from irc.ir.types import Shape, TensorType
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Add, Div, Mul, Sub
@@ -102,6 +103,47 @@ def transpose_of_transpose(graph: Graph, node: Node) -> Value | None:
     return found
 
 
+def moved_there_and_back(graph: Graph, node: Node) -> Value | None:
+    """Replace a Transpose, a Reshape that merges axes and another Transpose that together move nothing by a Reshape.
+
+    Such is a plane whose channels are last, that becomes one of channels first, then tokens.
+    """
+    merging = node.inputs[0].producer if node.inputs[0] is not None else None
+    inner = merging.inputs[0].producer if merging is not None and merging.inputs[0] is not None else None
+    if merging is None or inner is None or not isinstance(inner.op, Transpose):
+        return None
+    if not isinstance(merging.op, Reshape | Squeeze | Flatten):
+        return None
+    first, last = order_of(inner), order_of(node)
+    groups = merged_axes(inner.outputs[0].shape, merging.outputs[0].shape)
+    x = inner.inputs[0]
+    if x is None or first is None or last is None or groups is None:
+        return None
+    order = [first[axis] for k in last for axis in groups[k]]
+    if order != sorted(order):
+        return None
+    b = Builder(graph, node.name or node.op.name, node.loc, layers=layers_of((inner, merging, node)))
+    found = b.Reshape(x, b.dims(node.outputs[0].shape), special_zero=False)
+    found.type = node.outputs[0].type
+    return found
+
+
+def merged_axes(before: Shape, after: Shape) -> list[list[int]] | None:
+    """Find the axes of `before`, but those of size 1, that each axis of `after` is made of; None if one is cut."""
+    left = [axis for axis, size in enumerate(before) if size != 1]
+    groups: list[list[int]] = []
+    for size in after:
+        group: list[int] = []
+        product = Dim.of(1)
+        while product != size and left:
+            group.append(left.pop(0))
+            product = product * before[group[-1]]
+        if product != size:
+            return None
+        groups.append(group)
+    return None if left else groups
+
+
 def order_of(node: Node) -> list[int] | None:
     """Return the axes of a Transpose's operand in the order of its result; None if they are not known."""
     rank = len(node.outputs[0].shape)
@@ -150,7 +192,7 @@ def cast_to_same(graph: Graph, node: Node) -> Value | None:
 RULES: dict[type[Op], tuple[Rule, ...]] = {
     Identity: (same_value,),
     **dict.fromkeys((Reshape, Squeeze, Unsqueeze, Flatten), (same_shape, reshape_of_reshape)),
-    Transpose: (transpose_of_transpose,),
+    Transpose: (transpose_of_transpose, moved_there_and_back),
     Cast: (cast_to_same,),
     Mul: (neutral(1.0, also_left=True),),
     Div: (neutral(1.0, also_left=False),),

@@ -12,9 +12,10 @@ from irc.ir.dim import Dim
 from irc.ir.verify import problems
 from irc.layout import late_squeezes
 from irc.opdef.builder import evaluate
-from irc.ops.layout import Squeeze
+from irc.ops.layout import Squeeze, Transpose
 from tests.support.lowering import graph_of, random
 
+LATE = Squeeze | Transpose  # what stands last where elementwise operations were moved
 N = Dim.symbol("n", 1)
 FEW, WIDE = random(6, 1), random(1, 6, 9)
 
@@ -39,6 +40,14 @@ def of_product(b: Any, x: Any) -> Any:
     return activated(b, b.Squeeze(b.MatMul(x, b.const(random(1, 1), x.dtype)), b.const([3])), 1.5)
 
 
+def tokens(b: Any, y: Any) -> Any:
+    return b.Transpose(b.Reshape(y, b.const([0, 6, -1]), special_zero=True), b.const([0, 2, 1]))
+
+
+def of_tokens(b: Any, x: Any, bias: Any = 1.5) -> Any:
+    return activated(b, tokens(b, b.Conv(x, b.const(random(6, 4, 2, 1), x.dtype), None)), bias)
+
+
 def with_another(b: Any, x: Any) -> Any:
     return b.Add(squeezed(b, x), b.Squeeze(b.ReduceSum(x, b.const([1, 2])), b.const([3])))
 
@@ -53,6 +62,8 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "a constant of all places": (lambda b, x: activated(b, squeezed(b, x), WIDE), 3),
     "slices": (of_all, 3),
     "a product": (of_product, 3),
+    "tokens": (of_tokens, 3),
+    "tokens, each with a bias of its own": (lambda b, x: of_tokens(b, x, random(1, 6)), 0),
     "another operand": (with_another, 0),
     "of more rank": (lambda b, x: b.Add(squeezed(b, x), b.const(random(2, 1, 1, 1), x.dtype)), 0),
     "two readers": (read_twice, 0),
@@ -67,7 +78,7 @@ def test_what_is_moved(name: str) -> None:
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     assert late_squeezes.run(graph) == moved
     assert not problems(graph)
-    assert (graph.outputs[0].producer is not None and isinstance(graph.outputs[0].producer.op, Squeeze)) == bool(moved)
+    assert (graph.outputs[0].producer is not None and isinstance(graph.outputs[0].producer.op, LATE)) == bool(moved)
     (got,) = evaluate(graph, {graph.inputs[0]: x})
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
 

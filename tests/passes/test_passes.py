@@ -43,6 +43,18 @@ RULES: dict[str, tuple[Callable[..., Any], list[str]]] = {
         lambda b, x: b.Transpose(b.Transpose(b.Reshape(x, [3, 2, 2]), [1, 2, 0]), [1, 0, 2]),
         ["Reshape", "Transpose"],
     ),
+    "Transpose, Reshape that merges axes, Transpose that move nothing": (
+        lambda b, x: b.Transpose(
+            b.Reshape(b.Transpose(b.Reshape(x, [1, 3, 2, 2]), [0, 3, 1, 2]), [1, 2, 6]), [0, 2, 1]
+        ),
+        ["Reshape"],
+    ),
+    "the same where axes change places": (
+        lambda b, x: b.Transpose(
+            b.Reshape(b.Transpose(b.Reshape(x, [1, 3, 2, 2]), [0, 3, 2, 1]), [1, 2, 6]), [0, 2, 1]
+        ),
+        ["Reshape", "Transpose", "Reshape", "Transpose"],
+    ),
     "Transpose that moves nothing": (lambda b, x: b.Exp(b.Transpose(x, [0, 1])), ["Exp"]),
     "Cast to the same type": (lambda b, x: b.Exp(b.Cast(x, to=f32)), ["Exp"]),
     "x · 1": (lambda b, x: b.Exp(b.Mul(x, 1.0)), ["Exp"]),
