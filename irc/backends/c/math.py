@@ -32,9 +32,9 @@ ULP: dict[str, float] = {
     "tan": 0.51,
     "sinh": 1.0,
     "cosh": 0.55,
-    "asin": 0.51,
-    "acos": 0.51,
-    "atan": 0.51,
+    "asin": 2.1,
+    "acos": 1.3,
+    "atan": 2.3,
     "asinh": 2.0,
     "acosh": 1.6,
     "atanh": 2.0,
@@ -245,22 +245,22 @@ $sinh_s
     return fabsf(x) < 1.0f ? x + x * (s * p) : copysignf(large, x);"""
 _COSH = """    const double e = irc_exp2_wide((double)x * 0x1.71547652b82fep+0);
     return (float)(0.5 * e + 0.5 / e);"""
-_ARC = """/* atan(r), 0 <= r <= 1, to 2^-34 */
-IRC_MATH double irc_arc_wide(double r) {
-    const double s = r * r;
-$atan_s
-    return r * p;
-}
+# Beyond 1/2 by asin(x) = pi/2 - 2 asin(sqrt((1 - x) / 2)), the square root s plus q; pi/2 and pi are two floats each.
+_ARCS = """    const float a = fabsf(x);
+    const int large = a > 0.5f;
+    const float s = large ? 0.5f - 0.5f * a : x * x, r = large ? sqrtf(s) : a;
+$asin_s
+    const float q = r * (s * p);
 """
-_ATAN = """    const double a = fabs((double)x), y = irc_arc_wide(a > 1.0 ? 1.0 / a : a);
-    return copysignf((float)(a > 1.0 ? 0x1.921fb54442d18p+0 - y : y), x);"""
-_ASIN = """    const double a = fabs((double)x), c = sqrt((1.0 - a) * (1.0 + a));
-    const double y = irc_arc_wide(a > c ? c / a : a / c);
-    return copysignf((float)(a > c ? 0x1.921fb54442d18p+0 - y : y), x);"""
-_ACOS = """    const double a = fabs((double)x), c = sqrt((1.0 - a) * (1.0 + a));
-    const double y = irc_arc_wide(a > c ? c / a : a / c);
-    const double z = a > c ? y : 0x1.921fb54442d18p+0 - y;
-    return (float)(x < 0.0f ? 0x1.921fb54442d18p+1 - z : z);"""
+_ASIN = f"""{_ARCS}    const float y = (0x1.921fb6p+0f - 2.0f * r) - (2.0f * q + 0x1.777a5cp-25f);
+    return copysignf(large ? y : r + q, x);"""
+_ACOS = f"""{_ARCS}    const float y = (0x1.921fb6p+1f - 2.0f * r) - (2.0f * q + 0x1.777a5cp-24f);
+    const float z = 0x1.921fb6p+0f - (x + (copysignf(q, x) + 0x1.777a5cp-25f)), w = x < 0.0f ? y : 2.0f * r + 2.0f * q;
+    return large ? w : z;"""
+_ATAN = """    const float a = fabsf(x), r = a > 1.0f ? 1.0f / a : a, s = r * r;
+$atan_s
+    const float q = r * (s * p), y = (0x1.921fb6p+0f - r) - (q + 0x1.777a5cp-25f);
+    return copysignf(a > 1.0f ? y : r + q, x);"""
 _ASINH = """    const float a = fabsf(x);
     const double d = a, s = d * d;
     const float y = irc_log1p_f32((float)(d + s / (1.0 + sqrt(1.0 + s))));
@@ -339,7 +339,8 @@ _PLACES = {
     "exp2_r": _fused("double", "p", "r", poly.EXP2_WIDE),
     "sin_s": _fused("double", "p", "s", poly.SIN_QUARTER),
     "cos_s": _fused("double", "q", "s", poly.COS_QUARTER),
-    "atan_s": _fused("double", "p", "s", poly.ATAN),
+    "asin_s": _fused("float", "p", "s", poly.ASIN),
+    "atan_s": _fused("float", "p", "s", poly.ATAN),
 }
 _BITS_F32 = ("f32_bits", "bits_f32")
 _BITS_F64 = ("f64_bits", "bits_f64")
@@ -353,7 +354,6 @@ _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "quarters_f32": (_QUARTERS, ("f32_bits", "bits_f32", "f64_bits")),
     "near_quarters_f32": (_NEAR_QUARTERS, ("f64_bits",)),
     "sine_f32": (_SINE, ()),
-    "arc_wide": (_ARC, ()),
 }
 # Functions of one argument: (body, needs), each after what it needs.
 _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -373,9 +373,9 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "tan": (_TAN, ("quarters_f32",)),
     "sinh": (_SINH, ("exp2_wide",)),
     "cosh": (_COSH, ("exp2_wide",)),
-    "atan": (_ATAN, ("arc_wide",)),
-    "asin": (_ASIN, ("arc_wide",)),
-    "acos": (_ACOS, ("arc_wide",)),
+    "atan": (_ATAN, ()),
+    "asin": (_ASIN, ()),
+    "acos": (_ACOS, ()),
     "asinh": (_ASINH, ("log_f32", "log1p_f32")),
     "acosh": (_ACOSH, ("log_f32", "log1p_f32")),
     "atanh": (_ATANH, ("log1p_f32",)),
