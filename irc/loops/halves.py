@@ -87,10 +87,11 @@ def _converts(value: Expr) -> bool:
 
 
 def _runs(values: Sequence[Expr], var: Var) -> list[Expr]:
-    """List the halves that are certainly read and stand side by side."""
-    parts = dict.fromkeys(x for value in values for x in certain(value) if isinstance(x, Load) and x.dtype == f16)
-    order = dict.fromkeys(x for value in values for x in walk(value) if x in parts)
-    return [x for x in order if isinstance(x, Load) and side_by_side(x.index, var)]
+    """List the halves that stand side by side and may be read whatever the conditions are: others at the place are."""
+    always = [x for value in values for x in certain(value) if isinstance(x, Load)]
+    places = {(x.buffer.shape, x.index) for x in always}
+    parts = dict.fromkeys(x for value in values for x in walk(value) if isinstance(x, Load) and x.dtype == f16)
+    return [x for x in parts if (x.buffer.shape, x.index) in places and side_by_side(x.index, var)]
 
 
 def _as_floats(e: Expr, loads: dict[Expr, Load]) -> Expr:

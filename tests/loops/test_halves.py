@@ -24,6 +24,7 @@ EXPRESSIONS: dict[str, Make] = {
     "extremes": lambda b, x, y: b.Max(b.Min(x, y), b.Neg(y)),
     "limits": lambda b, x, y: b.Max(b.Min(b.Mul(x, x), b.const(2.0, f16)), b.const(-0.0, f16)),
     "choice": lambda b, x, y: b.Where(b.Less(x, y), b.Add(x, x), y),
+    "slope": lambda b, x, y: b.PRelu(x, y),
     "to f32": lambda b, x, y: b.Cast(b.Mul(x, y), to=f32),
     "from i32": lambda b, x, y: b.Add(b.Cast(b.Cast(x, to=i32), to=f16), y),
     "to i8": lambda b, x, y: b.Cast(b.Min(x, b.const(100.0, f16)), to=i8),
