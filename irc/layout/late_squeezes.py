@@ -34,6 +34,10 @@ class _Narrow:
     axes: tuple[int, ...] | None = ()
     path: tuple[Node, ...] = ()
 
+    @property
+    def of_conv(self) -> bool:
+        return self.whole.producer is not None and isinstance(self.whole.producer.op, Conv)
+
 
 def run(graph: Graph) -> int:
     """Move elementwise operations on squeezed results, whose other operands are constants, in front of the Squeeze.
@@ -64,7 +68,7 @@ def _note(graph: Graph, node: Node, known: dict[Value, _Narrow]) -> None:
             known[y] = _Narrow(narrow.whole, narrow.axes, (*narrow.path, node))
     elif not isinstance(node.op, Transpose) and narrow.axes == () and (axes := dropped(x.shape, y.shape)):
         known[y] = _Narrow(narrow.whole, axes, (*narrow.path, node))
-    elif isinstance(narrow.whole.producer and narrow.whole.producer.op, Conv) and not isinstance(node.op, Squeeze):
+    elif narrow.of_conv and not isinstance(node.op, Squeeze):
         known[y] = _Narrow(narrow.whole, None, (*narrow.path, node))
 
 

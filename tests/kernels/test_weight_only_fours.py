@@ -37,7 +37,7 @@ def test_edges(tmp_path: Path, narrow: Narrow) -> None:
     ]
     lib = build(tmp_path, list(dict.fromkeys(kernel for kernel, _ in kernels)))
     for kernel, (m, n, k) in kernels:
-        found, defined = run(lib, kernel, m, n, k)
+        found, defined, _ = run(lib, kernel, (m, n, k))
         close(found, defined, k)
 
 
@@ -50,7 +50,7 @@ def test_rows_of_any_size(tmp_path: Path) -> None:
     scales = np.array([[1e30], [1e-20], [1e-30], [0], [1], [1]], np.float32)
     a *= scales
     a[4, 33], a[5, 5] = np.inf, np.nan
-    c, wanted = run(lib, kernel, 6, 50, 70, a)
+    c, wanted, _ = run(lib, kernel, (6, 50, 70), a)
     for i, scale in enumerate(scales[:4, 0]):
         close(c[i] / (scale or 1), wanted[i] / (scale or 1), 70)
     assert np.array_equal(c[4:], wanted[4:].astype(np.float32), equal_nan=True)
@@ -61,10 +61,10 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     lib = build(tmp_path, kernels)
     for kernel in kernels:
         a = noise(5, 400)
-        alone, _ = run(lib, kernel, 5, 300, 400, a)
+        alone, *_ = run(lib, kernel, (5, 300, 400), a)
         for chunk in (1, 2, 5):
             pool = Pool(chunk)
-            assert np.array_equal(alone, run(lib, kernel, 5, 300, 400, a, pool)[0])
+            assert np.array_equal(alone, run(lib, kernel, (5, 300, 400), a, pool)[0])
             assert pool.calls
 
 
