@@ -20,7 +20,7 @@ from irc.opdef.forms import Attributes, Form, Results
 from irc.opdef.regions import MADE, capture, infer_region, join, run_region, splice
 from irc.opdef.signature import Sig
 from irc.ops.control_openvino import OPENVINO_LOOPS, join_branches
-from irc.ops.layout import Identity
+from irc.ops.layout import behind_identities
 from irc.ops.loop_forms import ENDLESS, LOOPS, widened
 
 
@@ -173,9 +173,7 @@ class Loop(Op):
 
     def goes_on(self) -> bool:
         """Tell whether the body leaves the condition as it is."""
-        going = self.body.outputs[0]
-        while going.producer is not None and isinstance(going.producer.op, Identity) and going.producer.inputs[0]:
-            going = going.producer.inputs[0]
+        going = behind_identities(self.body.outputs[0])
         return going is self.body.inputs[1] or _is_true(going)
 
     def reference(self, count: Any = None, condition: Any = None, *operands: Any) -> Any:

@@ -134,6 +134,13 @@ class Identity(Op):
     openvino = (Form("Identity", 16, when=of_tensor), write_only(write_identity))
 
 
+def behind_identities(value: Value) -> Value:
+    """Find the value that Identities, if there are any, pass on as this one."""
+    while value.producer is not None and isinstance(value.producer.op, Identity):
+        (value,) = value.producer.operands
+    return value
+
+
 ZERO_COPIES = Choice(True, to="special_zero", yes=False, no=True)
 """ONNX's allowzero, which says the opposite."""
 

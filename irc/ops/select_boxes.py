@@ -196,10 +196,11 @@ class SelectBoxes(Op):
             with b.for_(3) as j:
                 b.store(rows, (i, j), 0)
         total = b.var(Const(0, i64), "total")
+        numbers = [None if v is None else v[(0,) * v.rank] for v in (most, overlap, least, sigma)]
         if sigma is None and not self.rotated:
-            self._in_order(b, boxes, scores, (most, overlap, least), (rows, values), total)
+            self._in_order(b, boxes, scores, numbers[:3], (rows, values), total)
         else:
-            self._pass_by_pass(b, boxes, scores, (most, overlap, least, sigma), (rows, values), total)
+            self._pass_by_pass(b, boxes, scores, numbers, (rows, values), total)
         b.store(count, (0,), total)
 
     def _in_order(
@@ -207,13 +208,12 @@ class SelectBoxes(Op):
         b: LoopBuilder,
         boxes: Tensor,
         scores: Tensor,
-        numbers: Sequence[Tensor | None],
+        numbers: Sequence[Expr | None],
         results: tuple[Tensor, Tensor],
         total: Var,
     ) -> None:
         """Take boxes in the order of their scores, those that overlap none that was taken before."""
-        (batches, classes, n), (rows, values) = scores.shape, results
-        most, overlap, least = (None if v is None else v[(0,) * v.rank] for v in numbers)
+        (batches, classes, n), (most, overlap, least) = scores.shape, numbers
         amount = b.let(Const(0, i64) if most is None else most, "amount")
         order, kept = ScoreOrder(b, n), [b.alloc(f32, [n], "kept") for _ in range(4 if self.eta == 1.0 else 5)]
         with b.nest([batches, classes]) as (batch, kind):
@@ -228,16 +228,29 @@ class SelectBoxes(Op):
                 box = b.let(order.order[k], "box")
                 own = self._form(b, boxes, batch, box)
                 with b.if_(self._free(b, own, kept, taken, limit)):
-                    for axis, number in enumerate((batch, kind, box)):
-                        b.store(rows, (total, axis), number)
-                    b.store(values, (total,), scores[batch, kind, box])
-                    if self.eta != 1.0:
-                        with b.if_(limit.gt(ADAPTS_ABOVE)):
-                            b.assign(limit, limit * self.eta)
+                    self._take(b, results, total, (batch, kind, box), scores[batch, kind, box], limit)
                     for place, value in zip(kept, (*own, limit), strict=False):
                         b.store(place, (taken,), value)
-                    b.assign(total, total + 1)
                     b.assign(taken, taken + 1)
+
+    def _take(
+        self,
+        b: LoopBuilder,
+        results: tuple[Tensor, Tensor],
+        total: Var,
+        box: tuple[Expr, Expr, Expr],
+        score: Expr,
+        limit: Var,
+    ) -> None:
+        """Add a box, by its batch, class and number, to the results, and lower the limit for those after it."""
+        rows, values = results
+        for axis, number in enumerate(box):
+            b.store(rows, (total, axis), number)
+        b.store(values, (total,), score)
+        b.assign(total, total + 1)
+        if self.eta != 1.0:
+            with b.if_(limit.gt(ADAPTS_ABOVE)):
+                b.assign(limit, limit * self.eta)
 
     def _free(self, b: LoopBuilder, box: list[Expr], kept: Sequence[Tensor], taken: Expr, limit: Expr) -> Expr:
         """Tell whether a box overlaps none of those that were kept, comparing with some of these at a time."""
@@ -256,16 +269,14 @@ class SelectBoxes(Op):
         b: LoopBuilder,
         boxes: Tensor,
         scores: Tensor,
-        numbers: Sequence[Tensor | None],
+        numbers: Sequence[Expr | None],
         results: tuple[Tensor, Tensor],
         total: Var,
     ) -> None:
         """Pass over the boxes once for each that is taken: it drops what overlaps the last one and finds the next."""
-        (batches, classes, n), (rows, values) = scores.shape, results
-        most, overlap, least, sigma = numbers
+        (batches, classes, n), (most, *limits) = scores.shape, numbers
         left, current = b.alloc(boolean, [n], "left"), b.alloc(f32, [n], "current")
-        amount = Const(0, i64) if most is None else most[(0,) * most.rank]
-        limits = [None if v is None else v[(0,) * v.rank] for v in (overlap, least, sigma)]
+        amount = Const(0, i64) if most is None else most
         with b.nest([batches, classes]) as (batch, kind):
             with b.for_(n) as j:
                 score = b.let(scores[batch, kind, j], "score")
@@ -281,13 +292,7 @@ class SelectBoxes(Op):
                     b.assign(going, Const(False, boolean))
                 with b.else_():
                     b.store(left, (best,), Const(False, boolean))
-                    for axis, number in enumerate((batch, kind, best)):
-                        b.store(rows, (total, axis), number)
-                    b.store(values, (total,), current[best])
-                    b.assign(total, total + 1)
-                    if self.eta != 1.0:
-                        with b.if_(limit.gt(ADAPTS_ABOVE)):
-                            b.assign(limit, limit * self.eta)
+                    self._take(b, results, total, (batch, kind, best), current[best], limit)
 
     def _next(
         self,

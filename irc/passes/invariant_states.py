@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from irc.ir.graph import Graph, Node, Value
 from irc.ops.control import Loop
-from irc.ops.layout import Identity
+from irc.ops.layout import behind_identities
 from irc.passes.replace import replace_value
 
 
@@ -30,27 +30,14 @@ def _take(graph: Graph, node: Node, k: int) -> bool:
     initial, inner, result = node.inputs[2 + k], op.body.inputs[2 + k], node.outputs[k]
     if initial is None or k == op.counted:
         return False
-    stays = initial.type == inner.type and _source(op.body.outputs[1 + k]) is inner
-    unread = not (inner.uses or result.uses or graph.keeps(result)) and _reads(op.body, inner) == 0
+    stays = initial.type == inner.type and behind_identities(op.body.outputs[1 + k]) is inner
+    unread = not (inner.uses or op.body.keeps(inner) or result.uses or graph.keeps(result))
     if not unread and not (stays and replace_value(graph, result, initial)):
         return False
     _drop(graph, node, op, k)
     if not unread:
         _give(graph, node, op.body, inner, initial)
     return True
-
-
-def _source(value: Value) -> Value:
-    """Find what a value is, behind Identities."""
-    while value.producer is not None and isinstance(value.producer.op, Identity):
-        (found,) = value.producer.operands
-        value = found
-    return value
-
-
-def _reads(body: Graph, value: Value) -> int:
-    """Count how often the body's results are the value itself."""
-    return sum(v is value for v in body.results())
 
 
 def _drop(graph: Graph, node: Node, op: Loop, k: int) -> None:

@@ -25,18 +25,18 @@ def run(graph: Graph) -> int:
     moved = 0
     for node in graph.nodes:
         if isinstance(node.op, Loop):
-            moved += sum(_move(graph, node, node.op.body, product) for product in node.op.body.nodes)
+            moved += sum(_move(graph, node, node.op, product) for product in node.op.body.nodes)
     return moved
 
 
-def _move(graph: Graph, loop: Node, body: Graph, product: Node) -> bool:
+def _move(graph: Graph, loop: Node, op: Loop, product: Node) -> bool:
     """Move a product in front of the Loop whose body it is in, if it may be. Returns whether it was."""
     gather = _part(product)
-    if gather is None or not isinstance(loop.op, Loop):
+    if gather is None or gather.op != Gather():
         return False
     data, place, at = gather.operands
-    captured = 2 + loop.op.carried
-    if data not in body.inputs[captured:] or not _differs(loop.op, place) or gather.op != Gather():
+    body, captured = op.body, 2 + op.carried
+    if data not in body.inputs[captured:] or not _differs(op, place):
         return False
     axis = (at.ints() or [0])[0] % len(data.shape)
     weights = product.inputs[1]
@@ -47,8 +47,8 @@ def _move(graph: Graph, loop: Node, body: Graph, product: Node) -> bool:
     assert outer is not None
     before = Builder(graph, product.name or loop.name, product.loc, layers=layers_of([product]))
     whole = before.add(product.op, outer, graph.add_constant(weights.const, weights.name, loc=weights.loc))
-    inner = body.add_input(body.fresh_name(whole.name), whole.type)
-    graph.set_op(loop, loop.op, [*loop.inputs, whole])
+    inner = body.add_input(whole.name, whole.type)
+    graph.set_op(loop, op, [*loop.inputs, whole])
     inside = Builder(body, product.name, product.loc, layers=layers_of([product]))
     result = product.outputs[0]
     rows = inside.Gather(inner, place, inside.const(axis))
@@ -100,7 +100,8 @@ def _step(after: Value, before: Value) -> bool:
     first, second = node.operands
     if isinstance(node.op, Add) and second is before:
         first, second = second, first
-    return first is before and bool(second.ints()) and all(second.ints() or [0])
+    step = second.ints()
+    return first is before and bool(step) and all(step)
 
 
 def _stays(op: Loop, value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,9 @@ def test_rows_with_infinities_are_computed_as_defined(tmp_path: Path) -> None:
         close(c[::2], wanted[::2], 70)
 
 
-def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
-    kernels = list(WeightOnlyGemmKernel.candidates(problem(M, 300, 400, FORMATS[0]), ISAS["avx2"]))
-    lib = build(tmp_path, kernels)
+def same_on_threads(folder: Path, kernels: Sequence[AnyKernel]) -> None:
+    """Hold what pools compute against what one thread does; each kernel asks a pool for help."""
+    lib = build(folder, kernels)
     for kernel in kernels:
         a = noise(5, 400)
         alone, *_ = run(lib, kernel, (5, 300, 400), a)
@@ -104,6 +105,10 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
             pool = Pool(chunk)
             assert np.array_equal(alone, run(lib, kernel, (5, 300, 400), a, pool)[0])
             assert pool.calls
+
+
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
+    same_on_threads(tmp_path, list(WeightOnlyGemmKernel.candidates(problem(M, 300, 400, FORMATS[0]), ISAS["avx2"])))
 
 
 def test_numpy_oracle() -> None:

@@ -14,8 +14,8 @@ from irc.kernels import ISAS
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import Narrow
 from irc.kernels.gemm.weight_only_fours import MOST_ROWS, WeightOnlyFoursGemmKernel
-from tests.kernels.test_kernels import M, Pool, build, close, compilers, noise
-from tests.kernels.test_weight_only import FORMATS, problem, run
+from tests.kernels.test_kernels import M, build, close, compilers, noise
+from tests.kernels.test_weight_only import FORMATS, problem, run, same_on_threads
 from tests.support.instruction_sets import features_under_test
 
 pytestmark = [
@@ -57,15 +57,7 @@ def test_rows_of_any_size(tmp_path: Path) -> None:
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
-    kernels = list(WeightOnlyFoursGemmKernel.candidates(problem(5, 300, 400, FORMATS[0]), FOURS))
-    lib = build(tmp_path, kernels)
-    for kernel in kernels:
-        a = noise(5, 400)
-        alone, *_ = run(lib, kernel, (5, 300, 400), a)
-        for chunk in (1, 2, 5):
-            pool = Pool(chunk)
-            assert np.array_equal(alone, run(lib, kernel, (5, 300, 400), a, pool)[0])
-            assert pool.calls
+    same_on_threads(tmp_path, list(WeightOnlyFoursGemmKernel.candidates(problem(5, 300, 400, FORMATS[0]), FOURS)))
 
 
 def test_selection() -> None:

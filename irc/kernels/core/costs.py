@@ -90,6 +90,10 @@ SECOND_CACHE = 48.0
 """Bytes a cycle of operands that are in the second cache."""
 LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
+WIDENED_FLOATS = 1 << 18
+"""Bytes of a pool's input that are widened to floats: with what else there is, the second cache holds them."""
+TAPS_OF_BYTES = 4
+"""Windows over so many bytes for each byte of the input are those of floats in any case."""
 PLACED = 2.5
 """Cycles to compare a vector with the best so far and to keep the better ones and their places."""
 LATENCY, PART = 4.0, 4.0
@@ -171,9 +175,3 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
         sum(count * times * step(height, width) for width, times in widths.items() for height, count in heights.items())
         / costs.tiles[tile]
     )
-
-
-WIDENED_FLOATS = 1 << 18
-"""Bytes of a pool's input that are widened to floats: with what else there is, the second cache holds them."""
-TAPS_OF_BYTES = 4
-"""Windows over so many bytes for each byte of the input are those of floats in any case."""

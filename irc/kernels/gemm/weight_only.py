@@ -188,6 +188,8 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
 
     floats = ("",)
     widened = 0.9
+    form = ""
+    """What the symbol says of how numbers are multiplied."""
 
     @property
     def label(self) -> str:
@@ -250,7 +252,7 @@ class WeightOnlyGemmKernel(NarrowGemmKernel):
     @cached_property
     def symbol(self) -> str:
         n = self.narrow
-        kind = f"weights{n.bits}_{n.block}{'z' if n.zeros else ''}"
+        kind = f"weights{n.bits}{self.form}_{n.block}{'z' if n.zeros else ''}"
         return symbol(kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}")
 
     @property

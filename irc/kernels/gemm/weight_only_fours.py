@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from irc.kernels.core.costs import ROW_ENDED, costs_of
 from irc.kernels.core.isa import AVX512, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, piece, symbol
+from irc.kernels.core.text import Part, piece
 from irc.kernels.core.tile import Tile, heights_of, prelude
 from irc.kernels.gemm import weight_only
 from irc.kernels.gemm.problem import GemmProblem
@@ -179,6 +178,8 @@ _BEGIN_SHIFTED = """_mm512_madd_epi16(
 class WeightOnlyFoursGemmKernel(WeightOnlyGemmKernel):
     """A matrix product with a constant B of few bits, in fours of bytes."""
 
+    form = "_fours"
+
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         narrow = problem.narrow
@@ -206,12 +207,6 @@ class WeightOnlyFoursGemmKernel(WeightOnlyGemmKernel):
     @property
     def label(self) -> str:
         return f"{super().label} in fours"
-
-    @cached_property
-    def symbol(self) -> str:
-        n = self.narrow
-        kind = f"weights{n.bits}_fours_{n.block}{'z' if n.zeros else ''}"
-        return symbol(kind, self.tile.name.removeprefix("irc_tile_"), f"{self.epilogue.key()}{self.heights}")
 
     @property
     def features(self) -> frozenset[str]:
