@@ -33,3 +33,11 @@ def result_array(shape: tuple[int, ...], dtype: NumpyType) -> Array:
     if math.prod(shape) * dtype.itemsize < LARGE:
         return np.empty(shape, dtype)
     return aligned_array(shape, dtype)
+
+
+def first_elements(array: Array, shape: tuple[int, ...]) -> Array:
+    """Cut an array that nobody else knows to its first elements, in this shape; a small one gives the rest back."""
+    if array.flags.owndata and not array.dtype.hasobject:
+        array.resize(shape, refcheck=False)
+        return array
+    return array.reshape(-1)[: math.prod(shape)].reshape(shape).copy()

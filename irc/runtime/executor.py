@@ -121,7 +121,7 @@ class CompiledModel:
             self._turns.require_state()
             results = self._engine.run(arrays, dims, given)
             if given is None:
-                self._repeated = self._engine.repeated([p.name for p in self.inputs], arrays, results)
+                self._repeated = self._engine.repeated([p.name for p in self.inputs], arrays)
         return results
 
     def _shared(self, given: Sequence[Any]) -> list[Any]:

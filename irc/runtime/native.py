@@ -25,13 +25,13 @@ from irc.diagnostics.codes import find, runtime, runtime_io as codes
 from irc.diagnostics.core import RunError
 from irc.files import open_regular, read_into
 from irc.runtime import c_strings
-from irc.runtime.alignment import ALIGNMENT, aligned_bytes, result_array
+from irc.runtime.alignment import ALIGNMENT, aligned_bytes, first_elements, result_array
 from irc.runtime.artifact import WEIGHTS, Artifact, damaged
 from irc.runtime.errors import InputValueError, OutOfMemory, failure
 from irc.runtime.forks import Turns
 from irc.runtime.pool import pool_for
 from irc.runtime.ports import REMEMBERED, Array, Port
-from irc.runtime.repeated import RepeatedCall
+from irc.runtime.repeated import RepeatedCall, Result
 from irc.toolchain.processor import check_features
 
 _INPUT_ERRORS = {code.number for code in runtime.REFUSED_INPUTS}
@@ -203,21 +203,28 @@ class NativeEngine:
             results[k] = c_strings.taken(results[k])
         return results
 
-    def repeated(self, names: Sequence[str], arrays: Sequence[Array], made: Sequence[Array]) -> RepeatedCall | None:
+    def repeated(self, names: Sequence[str], arrays: Sequence[Array]) -> RepeatedCall | None:
         """Prepare further calls like one that has just run on these arrays; None if calls of this model differ."""
-        dims = self._planned
-        if dims is None or self._limits or self._measured or self._string_inputs or self._string_outputs:
+        planned = self._planned
+        if planned is None or planned not in self._shapes or self._string_inputs or self._string_outputs:
             return None
-        if not all(a.size and a.dtype.kind in _IN_BUFFERS for a in (*arrays, *made)):
+        made = [
+            Result(*form, p.max_sizes is not None) for form, p in zip(self._shapes[planned], self.outputs, strict=True)
+        ]
+        kinds = [a.dtype.kind for a in arrays] + [m.dtype.kind for m in made]
+        empty = any(not a.size for a in arrays) or any(0 in m.shape for m in made)
+        if empty or not all(kind in _IN_BUFFERS for kind in kinds):
             return None
         run, context, check, mapped = self._run, self._context, self._check, self._mapped
 
-        def start(inputs: Any, outputs: Any) -> bool:
-            if self._planned != dims or self._context != context:
+        def start(inputs: Any, outputs: Any, sizes: Any) -> bool:
+            if self._planned != planned or self._context != context:
                 return False
             if mapped is not None:
                 self._check_mapped()
-            if status := run(context, inputs, outputs, None):
+            if status := run(context, inputs, outputs, sizes):
+                if status == runtime.SIZE_BEYOND_BOUND.number:
+                    return False
                 check(status)
             return True
 
@@ -282,11 +289,8 @@ class NativeEngine:
         for port, rank, array in zip(self.outputs, self._ranks, made, strict=True):
             shape = tuple(int(d) for d in measured[at : at + rank])
             at += rank
-            if port.max_sizes is None or shape == array.shape:
-                results.append(array)
-            else:
-                count = int(np.prod(shape, dtype=np.int64))
-                results.append(array.reshape(-1)[:count].reshape(shape).copy())
+            cut = port.max_sizes is not None and shape != array.shape
+            results.append(first_elements(array, shape) if cut else array)
         return results
 
     def bind(

@@ -103,3 +103,63 @@ def test_a_bound_call_of_another_size_between(model):
     c, d = arrays(4, seed=2)
     assert np.array_equal(model(c, d)[0], c - 2 * d)
     assert np.array_equal(bound()[0], a - 2 * b)
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> irc.CompiledModel:
+    """Compile a model whose results are as long as the run tells: the elements above 0, and a range below `count`."""
+    nodes = [
+        helper.make_node("Greater", ["x", "zero"], ["above"]),
+        helper.make_node("Compress", ["x", "above"], ["chosen"]),
+        helper.make_node("Range", ["start", "count", "step"], ["places"]),
+        helper.make_node("Neg", ["x"], ["turned"]),
+    ]
+    floats = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", [40]), ("turned", [40]))]
+    count = helper.make_tensor_value_info("count", TensorProto.INT64, [])
+    results = [
+        helper.make_tensor_value_info("chosen", TensorProto.FLOAT, ["k"]),
+        floats[1],
+        helper.make_tensor_value_info("places", TensorProto.INT64, ["c"]),
+    ]
+    constants = [
+        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
+        helper.make_tensor("start", TensorProto.INT64, [], [0]),
+        helper.make_tensor("step", TensorProto.INT64, [], [1]),
+    ]
+    graph = helper.make_graph(nodes, "chosen", [floats[0], count], results, constants)
+    path = tmp_path_factory.mktemp("chosen") / "m.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]).SerializeToString())
+    return irc.compile(path)
+
+
+def check_chosen(model: irc.CompiledModel, x: np.ndarray, count: int, short: bool) -> list[np.ndarray]:
+    """Compare the results of a call, and of the short way alone where that is to be taken."""
+    x, given = np.asarray(x, np.float32), np.array(count)
+    found = [model(x, given)]
+    if short:
+        found.append(model._repeated.run((x, given)))
+    for chosen, turned, places in found:
+        assert np.array_equal(chosen, x[x > 0]) and np.array_equal(turned, -x)
+        assert np.array_equal(places, np.arange(count))
+    return found[-1]
+
+
+def test_sizes_that_the_run_decides(chosen):
+    x = np.random.default_rng(0).standard_normal(40)
+    check_chosen(chosen, x, 7, short=False)
+    kept = check_chosen(chosen, x, 9, short=True)
+    check_chosen(chosen, np.full(40, -1.0), 0, short=True)  # nothing
+    check_chosen(chosen, np.full(40, 1.0), 256, short=True)  # all there is room for
+    assert np.array_equal(kept[2], np.arange(9)) and np.array_equal(kept[0], x.astype(np.float32)[x > 0])
+
+
+def test_sizes_beyond_what_is_planned_take_the_long_way(chosen):
+    x = np.ones(40, np.float32)
+    check_chosen(chosen, x, 7, short=True)
+    room = chosen._engine._limits[0]
+    assert chosen._repeated.run((x, np.array(room + 1))) is None
+    check_chosen(chosen, x, 20000, short=True)
+    check_chosen(chosen, x, 3, short=True)
+    with pytest.raises(irc.IrcError):
+        chosen(x, np.array(1 << 40))
+    check_chosen(chosen, x, 5, short=True)
