@@ -16,7 +16,7 @@ from irc.runtime import native
 from irc.toolchain import processor
 from irc.toolchain.c_compiler import describe_compiler, find_compiler, require_compiler, resolve_target
 from irc.toolchain.processor import missing_features
-from tests.support import foreign
+from tests.support import foreign, random_numbers
 from tests.support.instruction_sets import compiler_script, features_under_test
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,6 +83,12 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IRC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """A test draws the same random numbers, whichever tests ran before it."""
+    random_numbers.restart()
 
 
 @pytest.fixture

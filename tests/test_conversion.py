@@ -22,8 +22,7 @@ from irc.opdef.builder import Builder, evaluate
 from irc.opdef.forms import Declined
 from irc.opdef.registry import FORMS, load_all
 from irc.opdef.sizes import SizeBuilder
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 def model(path: Path, nodes: list[Any], inputs: dict[str, tuple[Any, ...]], opset: int, **constants: Any) -> Path:
@@ -58,18 +57,18 @@ def test_broadcasting_before_opset_7(tmp_path: Path, op: str, x: Any, y: Any, wr
     assert [n.op_type for n in back.graph.node] == written
     said = {a.name: a.i for a in back.graph.node[-1].attribute}
     assert said == ({"broadcast": 1} if len(written) == 1 and x != y else {})
-    a, b = rng.normal(size=x).astype(np.float32), rng.normal(size=y).astype(np.float32)
+    a, b = RANDOM.normal(size=x).astype(np.float32), RANDOM.normal(size=y).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.onnx", a, b), run(source, a, b))
 
 
 @pytest.mark.parametrize(("c", "count"), [((4,), 1), ((2, 4), 1), ((1, 4), 2)])
 def test_gemm_before_opset_7(tmp_path: Path, c: tuple[int, ...], count: int) -> None:
-    bias = rng.normal(size=c).astype(np.float32)
+    bias = RANDOM.normal(size=c).astype(np.float32)
     node = helper.make_node("Gemm", ["a", "b", "c"], ["y"])
     source = model(tmp_path / "a.onnx", [node], {"a": (2, 3), "b": (3, 4), "c": c}, 13)
     irc.save(irc.load(source), tmp_path / "b.onnx", opset=6)
     assert len(onnx.load(tmp_path / "b.onnx").graph.node) == count
-    a, b = rng.normal(size=(2, 3)).astype(np.float32), rng.normal(size=(3, 4)).astype(np.float32)
+    a, b = RANDOM.normal(size=(2, 3)).astype(np.float32), RANDOM.normal(size=(3, 4)).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / "b.onnx", a, b, bias), a @ b + bias, rtol=1e-5)
 
 
@@ -131,7 +130,7 @@ def test_window_attributes_are_spelt_out(tmp_path: Path) -> None:
 
 def test_same_padding_of_dilated_windows_becomes_numbers(tmp_path: Path) -> None:
     node = helper.make_node("Conv", ["x", "w"], ["y"], auto_pad="SAME_UPPER", dilations=[2, 2])
-    weights = rng.normal(size=(1, 1, 3, 3)).astype(np.float32)
+    weights = RANDOM.normal(size=(1, 1, 3, 3)).astype(np.float32)
     source = model(tmp_path / "a.onnx", [node], {"x": (1, 1, "h", 6)}, 13, w=weights)
     irc.save(irc.load(source), tmp_path / "b.xml")
     irc.save(irc.load(tmp_path / "b.xml"), tmp_path / "c.onnx")
@@ -142,12 +141,12 @@ def test_same_padding_of_dilated_windows_becomes_numbers(tmp_path: Path) -> None
 @pytest.mark.parametrize("suffix", [".onnx", ".xml"])
 def test_compression_leaves_single_numbers(tmp_path: Path, suffix: str) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Add", ["m", "e"], ["y"])]
-    weights = rng.normal(size=(3, 4)).astype(np.float32)
+    weights = RANDOM.normal(size=(3, 4)).astype(np.float32)
     source = model(tmp_path / "a.onnx", nodes, {"x": (2, 3)}, 13, w=weights, e=np.float32(1e-12))
     irc.save(irc.load(source), tmp_path / f"b{suffix}", compress_fp16=True)
     kinds = sorted(str(c.dtype) for c in (v.const for v in irc.load(tmp_path / f"b{suffix}").graph.values()) if c)
     assert kinds == ["f16", "f32"]
-    x = rng.normal(size=(2, 3)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / f"b{suffix}", x), x @ weights, rtol=1e-2, atol=1e-2)
 
 
@@ -157,18 +156,18 @@ def test_negative_indices_in_old_openvino(tmp_path: Path) -> None:
     irc.save(irc.load(source), tmp_path / "b.xml", max_opset=7)
     text = (tmp_path / "b.xml").read_text()
     assert 'type="Select"' in text and "opset8" not in text
-    x = rng.normal(size=(4, 2)).astype(np.float32)
+    x = RANDOM.normal(size=(4, 2)).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x, np.array([-1, 0, 2], np.float32)), x[[-1, 0, 2]])
 
 
 @pytest.mark.parametrize("opset", [5, 8, 9])
 def test_compression_in_old_opsets(tmp_path: Path, opset: int) -> None:
     """Cast took a name before opset 6; initializers were graph inputs before IR version 4 (opset 9)."""
-    weights = rng.normal(size=(3, 4)).astype(np.float32)
+    weights = RANDOM.normal(size=(3, 4)).astype(np.float32)
     source = model(tmp_path / "a.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": (2, 3)}, 13, w=weights)
     irc.convert(source, tmp_path / "b.onnx", opset=opset, compress_fp16=True)
     onnx.checker.check_model(tmp_path / "b.onnx")
-    x = rng.normal(size=(2, 3)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_allclose(run(tmp_path / "b.onnx", x), x @ weights, rtol=1e-2, atol=1e-2)
 
 
@@ -214,7 +213,7 @@ def test_options_of_openvino(tmp_path: Path, options: dict[str, Any], version: i
     text = (tmp_path / "b.xml").read_text()
     assert f'<net name="g" version="{version}"' in text
     assert max(int(n) for n in re.findall(r'version="opset(\d+)"', text)) == newest
-    x = rng.normal(size=(2, 3)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 3)).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(source, x))
 
 
@@ -234,7 +233,7 @@ def test_a_version_without_the_second_result(tmp_path: Path) -> None:
     irc.convert(pooled(False), tmp_path / "b.xml", max_opset="opset1")
     layer = (tmp_path / "b.xml").read_text().partition('type="MaxPool"')[2].partition("</layer>")[0]
     assert layer.partition("<output>")[2].count("<port ") == 1
-    x = rng.normal(size=(1, 2, 6, 6)).astype(np.float32)
+    x = RANDOM.normal(size=(1, 2, 6, 6)).astype(np.float32)
     np.testing.assert_array_equal(run(tmp_path / "b.xml", x), run(tmp_path / "b.onnx", x))
 
 
@@ -268,7 +267,7 @@ def test_sizes_that_vary_are_computed_from_shapes(name: str, target: str, tmp_pa
     for n, t, s, w in ((1, 2, 3, 4), (3, 5, 1, 6)):
         sizes = {"n": n, "t": t, "s": s, "w": w}
         shapes = [[sizes.get(d, d) for d in port.shape] for port in a.inputs]
-        arrays = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+        arrays = [RANDOM.normal(size=shape).astype(np.float32) for shape in shapes]
         for got, want in zip(b(*arrays), a(*arrays), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 

@@ -11,13 +11,12 @@ import pytest
 from onnx import TensorProto, helper
 
 import irc
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 def source() -> onnx.ModelProto:
     """y = relu(x + W) · a, z = topk of that; one node that neither needs."""
-    weights = onnx.numpy_helper.from_array(rng.normal(size=(3,)).astype(np.float32), "W")
+    weights = onnx.numpy_helper.from_array(RANDOM.normal(size=(3,)).astype(np.float32), "W")
     count = onnx.numpy_helper.from_array(np.array([2]), "k")
     nodes = [
         helper.make_node("Add", ["x", "W"], ["s"], name="sum"),
@@ -56,7 +55,7 @@ def test_a_part(tmp_path: Path, format: str) -> None:
     assert len(part.graph) == 2
     assert str(part.inputs[0].type).startswith("f32[")
     assert part.inputs[0].rank == 2
-    s, a = rng.normal(size=(2, 2, 3)).astype(np.float32)
+    s, a = RANDOM.normal(size=(2, 2, 3)).astype(np.float32)
     (y,) = both(tmp_path / "p", part, s=s, a=a)
     np.testing.assert_allclose(y, np.maximum(s, 0) * a, rtol=1e-5)
     assert len(irc.load(tmp_path / f"m{format}").graph) == len(model.graph)
@@ -66,7 +65,7 @@ def test_layers_stand_for_their_results(tmp_path: Path) -> None:
     part = irc.extract(irc.load(source()), inputs=["scale"], outputs=["top", "twin"])
     assert [v.name for v in part.inputs] == ["y"]
     assert [v.name for v in part.outputs] == ["best", "where", "twice"]
-    y = rng.normal(size=(2, 3)).astype(np.float32)
+    y = RANDOM.normal(size=(2, 3)).astype(np.float32)
     _, where, twice = both(tmp_path / "p", part, y=y)
     np.testing.assert_array_equal(where, np.argsort(-y, axis=1)[:, :2])
     np.testing.assert_array_equal(twice, np.concatenate([y, y]))
@@ -75,7 +74,7 @@ def test_layers_stand_for_their_results(tmp_path: Path) -> None:
 def test_the_inputs_that_are_needed(tmp_path: Path) -> None:
     part = irc.extract(irc.load(source()), outputs=["r"])
     assert [v.name for v in part.inputs] == ["x"]
-    both(tmp_path / "p", part, x=rng.normal(size=(2, 3)).astype(np.float32))
+    both(tmp_path / "p", part, x=RANDOM.normal(size=(2, 3)).astype(np.float32))
 
 
 def test_a_computed_size_is_one_of_its_own() -> None:

@@ -12,13 +12,12 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import irc
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 def image_model(target: list[int], shape: tuple[Any, ...] = (1, 3, 8, 8)) -> onnx.ModelProto:
     """A convolution whose result is reshaped to a literal target."""
-    weights = onnx.numpy_helper.from_array(rng.normal(size=(4, 3, 3, 3)).astype(np.float32), "W")
+    weights = onnx.numpy_helper.from_array(RANDOM.normal(size=(4, 3, 3, 3)).astype(np.float32), "W")
     nodes = [
         helper.make_node("Conv", ["x", "W"], ["c"], name="conv", pads=[1, 1, 1, 1]),
         helper.make_node("Reshape", ["c", "s"], ["y"], name="flat"),
@@ -52,7 +51,7 @@ def test_fixed_sizes_change(tmp_path: Path) -> None:
     written = onnx.load(tmp_path / "a.onnx").graph
     assert shapes_of(written.input) == [[2, 3, 16, 12]]
     assert shapes_of(written.output) == [[2, 4 * 16 * 12]]
-    x = rng.normal(size=(2, 3, 16, 12)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 3, 16, 12)).astype(np.float32)
     expected = onnxruntime(tmp_path / "a.onnx", x=x)
     np.testing.assert_allclose(openvino(tmp_path / "a.xml", x), expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(irc.compile(tmp_path / "a.xml", backend="numpy")(x)[0], expected, rtol=1e-4, atol=1e-5)
@@ -61,7 +60,7 @@ def test_fixed_sizes_change(tmp_path: Path) -> None:
 def test_openvino_ir_changes(tmp_path: Path) -> None:
     irc.convert(image_model([0, -1]), tmp_path / "a.xml")
     irc.convert(tmp_path / "a.xml", tmp_path / "b.xml", shapes={"x": (3, None, 4, -1)})
-    x = rng.normal(size=(3, 3, 4, 8)).astype(np.float32)
+    x = RANDOM.normal(size=(3, 3, 4, 8)).astype(np.float32)
     found = openvino(tmp_path / "b.xml", x)
     assert found.shape == (3, 4 * 4 * 8)
     np.testing.assert_allclose(irc.compile(tmp_path / "b.xml", backend="numpy")(x)[0], found, rtol=1e-4, atol=1e-5)
@@ -72,7 +71,7 @@ def test_sizes_get_names(tmp_path: Path) -> None:
     written = onnx.load(tmp_path / "a.onnx").graph
     assert shapes_of(written.input) == [["n", 3, "h", "w"]]
     assert shapes_of(written.output) == [["n", "4*h*w"]]
-    x = rng.normal(size=(2, 3, 5, 7)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 3, 5, 7)).astype(np.float32)
     assert onnxruntime(tmp_path / "a.onnx", x=x).shape == (2, 140)
 
 
@@ -126,7 +125,7 @@ def test_a_body_follows(tmp_path: Path) -> None:
     ports = [port("x", TensorProto.FLOAT, [2, 3])], [port("y", TensorProto.FLOAT, [2, 3])]
     graph = helper.make_graph([node], "g", *ports, [count])
     source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    x = rng.normal(size=(4, 5)).astype(np.float32)
+    x = RANDOM.normal(size=(4, 5)).astype(np.float32)
     irc.convert(source, tmp_path / "a.onnx", shapes={"x": (4, 5)})
     np.testing.assert_allclose(onnxruntime(tmp_path / "a.onnx", x=x), 4 * x, rtol=1e-5)
     irc.convert(source, tmp_path / "a.xml", shapes={"x": (4, 5)})
@@ -152,7 +151,11 @@ def branching_model() -> onnx.ModelProto:
         ),
         node("Mul", ["c", "d"], ["z"]),
     ]
-    arrays: dict[str, Any] = {"W": rng.normal(size=(1, 1, 8)), "M": rng.normal(size=(4, 2)), "two": np.array([2.0])}
+    arrays: dict[str, Any] = {
+        "W": RANDOM.normal(size=(1, 1, 8)),
+        "M": RANDOM.normal(size=(4, 2)),
+        "two": np.array([2.0]),
+    }
     constants = [onnx.numpy_helper.from_array(v.astype(np.float32), k) for k, v in arrays.items()]
     constants += [onnx.numpy_helper.from_array(np.array(v), k) for k, v in (("sixteen", 16), ("eight", [8]))]
     inputs = [port("x", TensorProto.FLOAT, [1, 1, "n"]), port("rate", TensorProto.INT64, [])]
@@ -171,7 +174,7 @@ def test_branches_that_sizes_decide_or_leave_no_run(tmp_path: Path, ending: str,
     assert [d.code for d in notes] == ["IRC4009"]
     assert left_out in notes[0].message
     assert not any(n.op.name == "If" for n in irc.load(target).graph.nodes)
-    feeds = {"x": rng.normal(size=(1, 1, size)).astype(np.float32), "rate": np.array(16 if size == 8 else 8)}
+    feeds = {"x": RANDOM.normal(size=(1, 1, size)).astype(np.float32), "rate": np.array(16 if size == 8 else 8)}
     expected = ReferenceEvaluator(model).run(None, feeds)
     for found, wanted in zip(irc.compile(target, backend="numpy")(*feeds.values()), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

@@ -11,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import irc
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 def source(nodes: list[Any], **constants: Any) -> onnx.ModelProto:
@@ -39,7 +38,7 @@ def kinds(path: Path) -> list[str]:
 
 def check(tmp_path: Path, model: onnx.ModelProto) -> list[str]:
     """The operations that are left, after comparing the results."""
-    x = rng.normal(size=(2, 4)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 4)).astype(np.float32)
     expected = onnxruntime(model.SerializeToString(), x)
     irc.convert(model, tmp_path / "m.onnx", simplify=True)
     np.testing.assert_allclose(onnxruntime(tmp_path / "m.onnx", x), expected, rtol=1e-5, atol=1e-6)
@@ -65,14 +64,14 @@ def test_constants_sizes_equal_and_unused_nodes(tmp_path: Path) -> None:
         node("HardSwish", ["r"], ["y"]),
         node("Neg", ["r"], ["dead"]),
     ]
-    weights = {"W": rng.normal(size=(3, 4)).astype(np.float32), "two": np.float32(2)}
+    weights = {"W": RANDOM.normal(size=(3, 4)).astype(np.float32), "two": np.float32(2)}
     left = check(tmp_path, source(nodes, **weights, zero=[0], rest=[-1]))
     assert left == ["MatMul", "Add", "Reshape", "HardSwish"]
 
 
 def test_compressed_weights_stay(tmp_path: Path) -> None:
     nodes = [helper.make_node("Cast", ["W"], ["w"], to=1), helper.make_node("MatMul", ["x", "w"], ["y"])]
-    weights = rng.normal(size=(4, 500)).astype(np.float16)
+    weights = RANDOM.normal(size=(4, 500)).astype(np.float16)
     assert check(tmp_path, source(nodes, W=weights)) == ["Cast", "MatMul"]
 
 

@@ -32,11 +32,11 @@ from tests.backends.test_c_backend import state_program
 from tests.support.c_program import Array, Library, buffer, elementwise
 from tests.support.instruction_sets import features_under_test, isa_under_test
 from tests.support.kernels import packed_gemm
+from tests.support.random_numbers import RANDOM
 
 DIGITS = Path(__file__).resolve().parents[2] / "samples" / "digits"
 COMPILERS = [cc for cc in ("gcc", "clang") if shutil.which(cc)]
 compilers = pytest.mark.parametrize("cc", COMPILERS or [pytest.param("", marks=pytest.mark.skip("no C compiler"))])
-RNG = np.random.default_rng(11)
 
 
 def run_c(folder: Path, main_c: str, command: Sequence[str], given: bytes = b"") -> bytes:
@@ -94,7 +94,7 @@ def test_levels_are_what_compilers_make_of_them(cc: str) -> None:
 # ---------------------------------------------------------------------------- one file
 def product_and_square() -> tuple[Program, Array]:
     """y = (x w)², z = y · 0.3 + 0.7: a kernel, and code in which a contraction would show.  Returns w too."""
-    w = RNG.standard_normal((40, 32)).astype(np.float32)
+    w = RANDOM.standard_normal((40, 32)).astype(np.float32)
     kernel = packed_gemm(isa_under_test(), f32, 9, 32, Epilogue(acc() * acc()), True)
     x, y = buffer("x", f32, (9, 40), "input"), buffer("y", f32, (9, 32), "output")
     packed, z = kernel.pack_b(w), buffer("z", f32, (9, 32), "output")
@@ -112,7 +112,7 @@ def product_and_square() -> tuple[Program, Array]:
 def test_one_file_computes_what_several_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit by bit: kernels contract products and sums, the rest does not."""
     program, w = product_and_square()
-    x = RNG.standard_normal((9, 40)).astype(np.float32)
+    x = RANDOM.standard_normal((9, 40)).astype(np.float32)
 
     def run(weights: Any) -> list[Array]:
         library = Library(program, tmp_path, EmitOptions("p", weights=weights), ["-O2"])

@@ -12,15 +12,14 @@ from onnx import TensorProto, helper
 import irc
 from irc.cli import main
 from irc.cli.check import same_results
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A product of weights, one of them beyond f16."""
-    weights = rng.normal(size=(8, 4)).astype(np.float32) / 64  # so that the result is within the range of f16
-    large = rng.normal(size=(4, 3)).astype(np.float32)
+    weights = RANDOM.normal(size=(8, 4)).astype(np.float32) / 64  # so that the result is within the range of f16
+    large = RANDOM.normal(size=(4, 3)).astype(np.float32)
     large[0, 0] = 7e4
     nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first")]
     nodes += [helper.make_node("MatMul", ["h", "v"], ["y"], "second")]

@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 import irc
 from irc.ir.types import bf16, f16, f32
+from tests.support.random_numbers import RANDOM
 
-rng = np.random.default_rng(0)
 node = helper.make_node
 MASK = np.float32(-3e38)
 
@@ -28,7 +28,7 @@ def model(nodes: list[Any], opset: int = 17, **constants: Any) -> onnx.ModelProt
 
 
 def weights(*shape: int) -> Any:
-    return (rng.normal(size=shape) / 4).astype(np.float32)
+    return (RANDOM.normal(size=shape) / 4).astype(np.float32)
 
 
 def product() -> onnx.ModelProto:
@@ -64,7 +64,7 @@ def openvino(path: Path, x: Any) -> Any:
 
 def written(tmp_path: Path, source: onnx.ModelProto, tolerance: float, **options: Any) -> list[Any]:
     """Convert to both formats and from IR back, and compare both engines; the notes of ONNX."""
-    x = rng.normal(size=(2, 4, 6)).astype(np.float16).astype(np.float32)
+    x = RANDOM.normal(size=(2, 4, 6)).astype(np.float16).astype(np.float32)
     expected = onnxruntime(source.SerializeToString(), x)
     irc.convert(source, tmp_path / "plain.xml")
     notes = irc.convert(source, tmp_path / "a.onnx", **options)
@@ -153,7 +153,7 @@ def test_sizes_and_scales_stay(tmp_path: Path) -> None:
     resize = next(n for n in onnx.load(tmp_path / "a.onnx").graph.node if n.op_type == "Resize")
     scales = next(t for t in onnx.load(tmp_path / "a.onnx").graph.initializer if t.name == resize.input[2])
     assert scales.data_type == TensorProto.FLOAT
-    x = rng.normal(size=(2, 4, 6)).astype(np.float32)
+    x = RANDOM.normal(size=(2, 4, 6)).astype(np.float32)
     got = onnxruntime(tmp_path / "a.onnx", x)
     np.testing.assert_allclose(got, onnxruntime(source.SerializeToString(), x), rtol=1e-2, atol=1e-2)
 

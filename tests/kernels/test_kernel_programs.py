@@ -17,16 +17,16 @@ from irc.toolchain.c_compiler import find_compiler
 from tests.support.c_program import Library, buffer
 from tests.support.instruction_sets import isa_under_test
 from tests.support.kernels import conv_nchw, packed_gemm
+from tests.support.random_numbers import RANDOM
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
-RNG = np.random.default_rng(5)
 ISA = isa_under_test()
 
 
 def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:
     """gelu(x w + bias) v, x[m, 20]: two constant matrices, two kernels in one file."""
     m = Dim.symbol("m", 1)
-    w, bias, v = (RNG.standard_normal(s).astype(np.float32) for s in ((20, 70), (70,), (70, 9)))
+    w, bias, v = (RANDOM.standard_normal(s).astype(np.float32) for s in ((20, 70), (70,), (70, 9)))
     y = acc() + slot(0)
     gelu = y * 0.5 * (call("erf", y * 0.7071067811865476) + 1.0)
     first = packed_gemm(ISA, f32, m, 70, Epilogue(gelu, ("row",)), True)
@@ -46,7 +46,7 @@ def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:
     library = Library(Program("p", [x], [out], [w_, b_, v_], functions, ["m"]), tmp_path, EmitOptions(prefix="p"))
     assert library.files["kernels_0.c"]
     for size in (1, 5, 33):
-        given = RNG.standard_normal((size, 20)).astype(np.float32)
+        given = RANDOM.standard_normal((size, 20)).astype(np.float32)
         (found,) = library.run(library.context([size]), [given], [(size, 9)])
         h = given.astype(np.float64) @ w + bias
         erf = np.vectorize(__import__("math").erf)
@@ -55,7 +55,7 @@ def test_gemm_with_a_symbolic_number_of_rows(tmp_path: Path) -> None:
 
 def test_convolution(tmp_path: Path) -> None:
     """relu(conv(x, w) + bias), 1x1, which is a matrix product over the channels."""
-    w, bias = RNG.standard_normal((24, 10, 1, 1)).astype(np.float32), RNG.standard_normal(24).astype(np.float32)
+    w, bias = RANDOM.standard_normal((24, 10, 1, 1)).astype(np.float32), RANDOM.standard_normal(24).astype(np.float32)
     epilogue = Epilogue((acc() + slot(0)).max(Const(0.0, f32)), ("column",))
     kernel = conv_nchw(ISA, 10, 24, (7, 9), (1, 1), (1, 1), epilogue)
     x, y = buffer("x", f32, (2, 10, 7, 9), "input"), buffer("y", f32, (2, 24, 7, 9), "output")
@@ -91,7 +91,7 @@ def test_convolution(tmp_path: Path) -> None:
     )
     body = [KernelCall(kernel, (x, w_, b_), (y,), sizes)]
     program = Program("p", [x], [y], [w_, b_], [Function("f", body, (x, w_, b_), (y,))], [])
-    given = RNG.standard_normal((2, 10, 7, 9)).astype(np.float32)
+    given = RANDOM.standard_normal((2, 10, 7, 9)).astype(np.float32)
     library = Library(program, tmp_path, EmitOptions(prefix="p"))
     (found,) = library.run(library.context(), [given], [(2, 24, 7, 9)])
     exact = np.einsum("oc,ncyx->noyx", w[:, :, 0, 0].astype(np.float64), given) + bias[:, None, None]

@@ -26,9 +26,9 @@ from irc.toolchain.c_compiler import describe_compiler, optimisation
 from tests.support import foreign
 from tests.support.instruction_sets import installed, native_flags
 from tests.support.kernels import conv_nchw, depthwise_nchw, packed_gemm
+from tests.support.random_numbers import RANDOM
 
 FLAGS = ["-std=c11", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Werror"]
-RNG = np.random.default_rng(7)
 M = Dim.symbol("m")
 
 
@@ -86,7 +86,7 @@ def invoke(lib: Any, kernel: Any, *args: Any, pool: Pool | None = None) -> None:
 
 
 def noise(*shape: int, dtype: DType = f32) -> np.ndarray[Any, Any]:
-    return RNG.standard_normal(shape).astype(dtype.numpy)
+    return RANDOM.standard_normal(shape).astype(dtype.numpy)
 
 
 def close(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], k: int, dtype: DType = f32) -> None:
@@ -320,7 +320,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 @np.errstate(invalid="ignore")
 def samples(dtype: DType) -> np.ndarray[Any, Any]:
     """Every sign and exponent, dense near where functions bend, and the special values."""
-    bits = RNG.integers(0, 1 << 32, 400_000, dtype=np.uint32).view(np.float32).astype(dtype.numpy)
+    bits = RANDOM.integers(0, 1 << 32, 400_000, dtype=np.uint32).view(np.float32).astype(dtype.numpy)
     special = np.array(
         [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1e-39, 88.7228, 88.73, -87.34, -103.98, -104.5]
     )

@@ -10,11 +10,11 @@ from onnx import TensorProto as T, helper as h
 
 import irc
 from irc.toolchain.processor import cpu_features
+from tests.support.random_numbers import RANDOM
 
 TARGETS = [
     name for name, needed in (("x86-64-v3", "avx2"), ("x86-64-v4", "avx512bw")) if {needed, "fma"} <= cpu_features()
 ]
-RANDOM = np.random.default_rng(5)
 
 
 def quantized(x: Any, target: str) -> Any:

@@ -16,9 +16,9 @@ from irc.layout import fake_quantized, integer_convolutions, integer_products
 from irc.opdef.builder import evaluate
 from irc.ops.pool import MaxPool
 from tests.support.lowering import graph_of
+from tests.support.random_numbers import RANDOM
 
-RANDOM = np.random.default_rng(7)
-X = RANDOM.standard_normal((1, 16, 9, 8)).astype(np.float32)
+X = np.random.default_rng(7).standard_normal((1, 16, 9, 8)).astype(np.float32)
 LEVELS = 255 / 6
 
 

@@ -20,10 +20,10 @@ from irc.layout.narrow_weights import NarrowConstant
 from irc.opdef.builder import evaluate
 from irc.passes import decompose, fold
 from tests.support.lowering import graph_of
+from tests.support.random_numbers import RANDOM
 
 N, K = 512, 320
-RANDOM = np.random.default_rng(3)
-X = RANDOM.standard_normal((2, K)).astype(np.float32)
+X = np.random.default_rng(3).standard_normal((2, K)).astype(np.float32)
 
 
 def found(graph: Graph) -> list[tuple[int, int, bool]]:

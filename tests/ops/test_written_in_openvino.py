@@ -11,9 +11,9 @@ import openvino as ov
 import pytest
 
 import irc
+from tests.support.random_numbers import RANDOM
 
 F, I, B = np.float32, np.int64, np.bool_
-RNG = np.random.default_rng(11)
 INF = float("inf")
 
 
@@ -59,7 +59,7 @@ def check(model: onnx.ModelProto, arrays: Sequence[np.ndarray], folder: Path) ->
 @pytest.mark.parametrize("name", ["ReduceSum", "ReduceMax", "ReduceLogSumExp"])
 def test_reductions_over_axes_of_the_run(name: str, axes: list[int], keepdims: int, tmp_path: Path) -> None:
     """OpenVINO itself has no rank for the result without keepdims, and no plan."""
-    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    arrays = [RANDOM.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
     node = oh.make_node(name, ["x", "axes"], ["y"], keepdims=keepdims)
     check(model_of(node, arrays, 18), arrays, tmp_path)
 
@@ -69,7 +69,7 @@ def test_reductions_over_axes_of_the_run(name: str, axes: list[int], keepdims: i
 @pytest.mark.parametrize("known", [False, True])
 def test_axes_that_may_be_none(axes: list[int], noop: int, known: bool, tmp_path: Path) -> None:
     """No axes are all of them, or none; how many there are may be known only when the model runs."""
-    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    arrays = [RANDOM.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
     node = oh.make_node("ReduceL2", ["x", "axes"], ["y"], noop_with_empty_axes=noop)
     check(model_of(node, arrays, 18, [] if known else ["axes"]), arrays, tmp_path)
 
@@ -78,7 +78,7 @@ def test_axes_that_may_be_none(axes: list[int], noop: int, known: bool, tmp_path
 @pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
 @pytest.mark.parametrize("shape", [(3, 4), (3, 0)], ids=str)
 def test_extremes_of_booleans(name: str, shape: tuple[int, ...], of_the_run: bool, tmp_path: Path) -> None:
-    x, axes = RNG.random(shape) < 0.5, np.array([1], I)
+    x, axes = RANDOM.random(shape) < 0.5, np.array([1], I)
     model = model_of(oh.make_node(name, ["x", "axes"], ["y"]), [x, axes], 20)
     if not of_the_run:
         model.graph.initializer.append(onnx.numpy_helper.from_array(axes, "axes"))
@@ -95,14 +95,14 @@ def test_extremes_of_nothing(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", [[0], [3, 0], [-1, 2], [1, -2]], ids=str)
 def test_unsqueeze_at_axes_of_the_run(axes: list[int], tmp_path: Path) -> None:
-    arrays = [RNG.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
+    arrays = [RANDOM.standard_normal((2, 3, 4)).astype(F), np.array(axes, I)]
     check(model_of(oh.make_node("Unsqueeze", ["x", "axes"], ["y"]), arrays, 13), arrays, tmp_path)
 
 
 @pytest.mark.parametrize("repeats", [(2, 3, 4, 2), (1, 2, 2, 2), (1, 1, 1, 1)], ids=str)
 def test_tile_by_repeats_of_the_run(repeats: tuple[int, ...], tmp_path: Path) -> None:
     """The plugin leaves memory unset where three axes behind the first are repeated."""
-    arrays = [RNG.standard_normal((7, 6, 4, 5)).astype(F), np.array(repeats, I)]
+    arrays = [RANDOM.standard_normal((7, 6, 4, 5)).astype(F), np.array(repeats, I)]
     check(model_of(oh.make_node("Tile", ["x", "repeats"], ["y"]), arrays, 13), arrays, tmp_path)
 
 
@@ -117,7 +117,7 @@ def test_places_in_columns(shape: tuple[int, ...], tmp_path: Path) -> None:
     """MaxPool's storage_order."""
     kernel = [2] * (len(shape) - 2)
     node = oh.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=kernel, strides=kernel, storage_order=1)
-    arrays = [RNG.permutation(np.arange(np.prod(shape))).reshape(shape).astype(F)]
+    arrays = [RANDOM.permutation(np.arange(np.prod(shape))).reshape(shape).astype(F)]
     check(model_of(node, arrays, 22), arrays, tmp_path)
 
 
@@ -125,14 +125,14 @@ def test_places_in_columns(shape: tuple[int, ...], tmp_path: Path) -> None:
 @pytest.mark.parametrize("reduction", ["none", "mean"])
 def test_ignored_class_that_is_none(name: str, reduction: str, tmp_path: Path) -> None:
     """OpenVINO reads elements beyond the classes from wherever that is."""
-    arrays: list[Any] = [RNG.random((3, 5)).astype(F), np.array([10, 4, 3], I), RNG.random(5).astype(F)]
+    arrays: list[Any] = [RANDOM.random((3, 5)).astype(F), np.array([10, 4, 3], I), RANDOM.random(5).astype(F)]
     node = oh.make_node(name, ["x", "t", "w"], ["y"], ignore_index=10, reduction=reduction)
     check(model_of(node, arrays, 13), arrays, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["OptionalHasElement", "OptionalGetElement"])
 def test_tensors_are_there(name: str, tmp_path: Path) -> None:
-    arrays = [RNG.random(4).astype(F)]
+    arrays = [RANDOM.random(4).astype(F)]
     check(model_of(oh.make_node(name, ["x"], ["y"]), arrays, 18), arrays, tmp_path)
 
 
@@ -144,7 +144,7 @@ def test_missing_operand_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("align", [0, 1])
 def test_grids_of_sizes_of_the_run(sizes: tuple[int, ...], align: int, tmp_path: Path) -> None:
     axes = len(sizes) - 2
-    arrays = [RNG.standard_normal((sizes[0], axes, axes + 1)).astype(F), np.array(sizes, I)]
+    arrays = [RANDOM.standard_normal((sizes[0], axes, axes + 1)).astype(F), np.array(sizes, I)]
     check(model_of(oh.make_node("AffineGrid", ["t", "s"], ["y"], align_corners=align), arrays, 20), arrays, tmp_path)
 
 
@@ -162,14 +162,14 @@ def test_shifts_beyond_the_width(direction: str, dtype: type, tmp_path: Path) ->
 @pytest.mark.parametrize("exclusive", [0, 1])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_running_products(axis: int, exclusive: int, tmp_path: Path) -> None:
-    arrays = [RNG.standard_normal((3, 4)).astype(F), np.array(axis, I)]
+    arrays = [RANDOM.standard_normal((3, 4)).astype(F), np.array(axis, I)]
     node = oh.make_node("CumProd", ["x", "axis"], ["y"], exclusive=exclusive, reverse=exclusive)
     check(model_of(node, arrays, 26), arrays, tmp_path)
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 def test_samples_of_volumes(mode: str, tmp_path: Path) -> None:
-    arrays = [RNG.standard_normal((1, 2, 3, 2, 4)).astype(F), RNG.uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).astype(F)]
+    arrays = [RANDOM.standard_normal((1, 2, 3, 2, 4)).astype(F), RANDOM.uniform(-1.2, 1.2, (1, 2, 3, 2, 3)).astype(F)]
     check(model_of(oh.make_node("GridSample", ["x", "g"], ["y"], mode=mode), arrays, 20), arrays, tmp_path)
 
 
@@ -189,7 +189,7 @@ def test_pools_whose_windows_run_over(name: str, ceil: int, dilations: list[int]
         dilations=dilations,
         **({"p": 3} if name == "LpPool" else {"count_include_pad": 1}),
     )
-    arrays = [RNG.standard_normal((1, 3, 7, 8)).astype(F)]
+    arrays = [RANDOM.standard_normal((1, 3, 7, 8)).astype(F)]
     check(model_of(node, arrays, 22), arrays, tmp_path)
 
 
@@ -199,19 +199,19 @@ def test_pools_whose_windows_run_over(name: str, ceil: int, dilations: list[int]
 def test_transforms_along_axes_of_the_run(axis: int, fields: dict[str, int], parts: int, tmp_path: Path) -> None:
     if parts == 2 and fields.get("onesided"):
         return  # of real numbers only
-    arrays = [RNG.standard_normal((2, 4, 3, parts)).astype(F), np.array(axis, I)]
+    arrays = [RANDOM.standard_normal((2, 4, 3, parts)).astype(F), np.array(axis, I)]
     check(model_of(oh.make_node("DFT", ["x", "", "axis"], ["y"], **fields), arrays, 20), arrays, tmp_path)
 
 
 def test_columns_of_an_image(tmp_path: Path) -> None:
     """The plugin leaves its memory where attributes that have defaults are left out."""
-    arrays = [RNG.standard_normal((2, 6, 12)).astype(F), np.array([5, 5], I), np.array([2, 3], I)]
+    arrays = [RANDOM.standard_normal((2, 6, 12)).astype(F), np.array([5, 5], I), np.array([2, 3], I)]
     check(model_of(oh.make_node("Col2Im", ["x", "i", "b"], ["y"]), arrays, 18), arrays, tmp_path)
 
 
 def test_rows_that_attend_to_nothing(tmp_path: Path) -> None:
     """The plugin's largest of minus infinities is the lowest number."""
-    q, k, v = (RNG.standard_normal((1, 2, 3, 4)).astype(F) for _ in "qkv")
+    q, k, v = (RANDOM.standard_normal((1, 2, 3, 4)).astype(F) for _ in "qkv")
     mask = np.array([[True, False, True], [False] * 3, [True] * 3])
     check(model_of(oh.make_node("Attention", list("qkvm"), ["y"]), [q, k, v, mask], 23), [q, k, v, mask], tmp_path)
 
@@ -238,7 +238,7 @@ def test_sequences_between_tensors(name: str, tmp_path: Path) -> None:
     header = '<ir_version: 10, opset_import: ["": 21]> sequences '
     model = onnx.parser.parse_model(header + SEQUENCES[name])
     shapes = [[d.dim_value for d in i.type.tensor_type.shape.dim] for i in model.graph.input]
-    arrays = [np.array(2, I) if not shape else RNG.random(shape).astype(F) for shape in shapes]
+    arrays = [np.array(2, I) if not shape else RANDOM.random(shape).astype(F) for shape in shapes]
     check(model, arrays, tmp_path)
     known = "run" not in name
     assert (' type="Reshape"' not in (tmp_path / "m.xml").read_text()) or not known
@@ -262,7 +262,7 @@ def test_counts_of_grams(shape: tuple[int, ...], skips: int, mode: str, tmp_path
         pool_int64s=[1, 2, 3, 1, 2, 2, 2, 3, 1, 1, 2, 3],
         weights=[0.5, 2.0, 3.0, 1.0, 4.0, 0.25, 8.0],
     )
-    arrays = [RNG.integers(1, 5, shape)]
+    arrays = [RANDOM.integers(1, 5, shape)]
     check(model_of(node, arrays, 9), arrays, tmp_path)
     check(model_of(node, arrays, 9, ["x"]), arrays, tmp_path)
 
@@ -287,7 +287,7 @@ def test_walks_down_trees(aggregate: str, tmp_path: Path) -> None:
     node = oh.make_node(
         "TreeEnsembleRegressor", ["x"], ["y"], "", "", "ai.onnx.ml", n_targets=2, aggregate_function=aggregate, **fields
     )
-    x = RNG.integers(-2, 3, (20, 3)).astype(F) / 2
+    x = RANDOM.integers(-2, 3, (20, 3)).astype(F) / 2
     x[0, 2] = x[1, 1] = np.nan
     model = model_of(node, [x], 20, ["x"])
     model.opset_import.append(oh.make_opsetid("ai.onnx.ml", 3))
@@ -295,7 +295,7 @@ def test_walks_down_trees(aggregate: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2), (4, 3, 3)], ids=str)
 def test_determinants_in_full(shape: tuple[int, ...], tmp_path: Path) -> None:
-    arrays = [RNG.standard_normal(shape).astype(F)]
+    arrays = [RANDOM.standard_normal(shape).astype(F)]
     check(model_of(oh.make_node("Det", ["x"], ["y"]), arrays, 22), arrays, tmp_path)
 
 
@@ -303,7 +303,7 @@ def test_determinants_in_full(shape: tuple[int, ...], tmp_path: Path) -> None:
     ("of", "to"), [(np.int8, np.uint8), (np.uint16, np.int16), (np.uint32, np.int32), (B, np.uint8)]
 )
 def test_bits_of_integers(of: type, to: type, tmp_path: Path) -> None:
-    x = (RNG.random(6) < 0.5) if of is B else RNG.integers(np.iinfo(of).min, np.iinfo(of).max, 6).astype(of)
+    x = (RANDOM.random(6) < 0.5) if of is B else RANDOM.integers(np.iinfo(of).min, np.iinfo(of).max, 6).astype(of)
     node = oh.make_node("BitCast", ["x"], ["y"], to=oh.np_dtype_to_tensor_dtype(np.dtype(to)))
     check(model_of(node, [x], 26), [x], tmp_path)
 
@@ -312,7 +312,7 @@ def test_bits_of_integers(of: type, to: type, tmp_path: Path) -> None:
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_rows_of_infinity(name: str, infinity: float, keepdims: int, tmp_path: Path) -> None:
     """As in the function that ONNX defines Attention by."""
-    x = RNG.standard_normal((3, 4)).astype(F)
+    x = RANDOM.standard_normal((3, 4)).astype(F)
     x[1], x[2, 1] = infinity, infinity
     model = model_of(oh.make_node(name, ["x", "axes"], ["m"], keepdims=keepdims), [x, np.array([1], I)], 20)
     for name, array in (("axes", np.array([1], I)), ("infinity", np.array(infinity, F))):
@@ -352,7 +352,7 @@ def test_long_short_term_memory_in_loops(fields: dict[str, Any], optional: str, 
     }
     names = [name if name in "xwrbhc" + optional else "" for name in shapes]
     arrays = [
-        np.array([4, 2, 1], np.int32) if name == "n" else (RNG.standard_normal(shapes[name]) / 2).astype(F)
+        np.array([4, 2, 1], np.int32) if name == "n" else (RANDOM.standard_normal(shapes[name]) / 2).astype(F)
         for name in names
         if name
     ]
@@ -366,7 +366,7 @@ def test_long_short_term_memory_in_loops(fields: dict[str, Any], optional: str, 
 def test_largest_weighted_elements(mode: str, ratio: int, tmp_path: Path) -> None:
     """OpenVINO's own maximum is that of the samples."""
     regions = np.array([[0, 0, 5, 6], [1.5, 2, 7, 4], [-3, -2, 2, 9], [4, 4, 4, 4]], F)
-    arrays = [RNG.standard_normal((2, 3, 7, 8)).astype(F), regions, np.array([0, 1, 1, 0], I)]
+    arrays = [RANDOM.standard_normal((2, 3, 7, 8)).astype(F), regions, np.array([0, 1, 1, 0], I)]
     node = oh.make_node(
         "RoiAlign",
         ["x", "rois", "batch"],
@@ -385,7 +385,7 @@ SPECIAL = [0.0, -0.0, INF, -INF, float("nan"), 1.0, -1.0, 1e-38, 3.4028235e38, 2
 
 def test_bits_of_floats(tmp_path: Path) -> None:
     """Exact but for patterns of NaN, and for numbers that OpenVINO takes as 0 because they are not normal."""
-    bits = RNG.integers(-(2**31), 2**31, 2000).astype(np.int32)
+    bits = RANDOM.integers(-(2**31), 2**31, 2000).astype(np.int32)
     floats = np.concatenate([bits.view(F)[np.isfinite(bits.view(F))], np.array(SPECIAL, F)])
     floats = floats[(np.abs(floats) >= np.finfo(F).tiny) | (floats == 0) | np.isnan(floats)]
     for array, to in ((floats, np.int32), (floats.view(np.int32), F)):
@@ -397,6 +397,6 @@ def test_bits_of_floats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ratio", [0.0, 0.75])
 def test_numbers_of_a_seed_that_openvino_has_no_generator_for(ratio: float, tmp_path: Path) -> None:
     """They are the same in every run, so the file gets the numbers."""
-    arrays = [RNG.standard_normal((3, 4, 5)).astype(F), np.array(ratio, F), np.array(True)]
+    arrays = [RANDOM.standard_normal((3, 4, 5)).astype(F), np.array(ratio, F), np.array(True)]
     node = oh.make_node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=7)
     check(model_of(node, arrays, 13), arrays, tmp_path)

@@ -12,8 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import irc
-
-rng = np.random.default_rng(0)
+from tests.support.random_numbers import RANDOM
 
 
 def squeezing_model(follow: list[onnx.NodeProto], rank: int, nested: bool = False) -> onnx.ModelProto:
@@ -33,7 +32,7 @@ def squeezing_model(follow: list[onnx.NodeProto], rank: int, nested: bool = Fals
         helper.make_node("If", ["known"], ["z"], then_branch=branches[0], else_branch=branches[1]),
         *follow,
     ]
-    weights = rng.normal(size=(2, 4, 1)).astype(np.float32)
+    weights = RANDOM.normal(size=(2, 4, 1)).astype(np.float32)
     constants = {"one": np.array([1]), "two": np.array([2]), "w": weights, "m": weights[0]}
     tensors = [numpy_helper.from_array(a, n) for n, a in constants.items()]
     out = port("y", TensorProto.FLOAT, [None] * rank)
@@ -64,7 +63,7 @@ def test_the_branch_that_can_be_run_is_written(tmp_path: Path, nested: bool) -> 
     source = squeezing_model(convolved(), 3, nested)
     notes = irc.convert(source, tmp_path / "a.xml")
     assert "IRC4009" in [d.code for d in notes]
-    feeds: dict[str, Any] = {"x": rng.normal(size=(3, 4, 1)).astype(np.float32)}
+    feeds: dict[str, Any] = {"x": RANDOM.normal(size=(3, 4, 1)).astype(np.float32)}
     feeds |= {"c": np.array(True)} if nested else {}
     expected = ReferenceEvaluator(source).run(None, feeds)[0]
     np.testing.assert_allclose(openvino(tmp_path / "a.xml", feeds), expected, rtol=1e-5, atol=1e-6)
@@ -77,7 +76,7 @@ def test_what_accepts_both_ranks_keeps_both_branches(tmp_path: Path) -> None:
     assert "IRC4009" not in [d.code for d in irc.convert(source, tmp_path / "a.xml")]
     assert 'type="If"' in (tmp_path / "a.xml").read_text()
     for size in (1, 5):
-        x = rng.normal(size=(3, 4, size)).astype(np.float32)
+        x = RANDOM.normal(size=(3, 4, size)).astype(np.float32)
         expected = np.maximum(x[:, :, 0] if size == 1 else x, 0)
         np.testing.assert_array_equal(irc.compile(tmp_path / "a.xml", backend="numpy")(x)[0], expected)
 
@@ -90,7 +89,7 @@ def test_a_branch_that_sizes_decide_is_taken(tmp_path: Path, nested: bool) -> No
     onnx.checker.check_model(written)
     outer = written.graph if not nested else helper.get_node_attr_value(written.graph.node[-1], "then_branch")
     assert [n.op_type for n in outer.node] == ["Squeeze", "Unsqueeze", "Conv"]
-    feeds: dict[str, Any] = {"x": rng.normal(size=(3, 4, 1)).astype(np.float32)}
+    feeds: dict[str, Any] = {"x": RANDOM.normal(size=(3, 4, 1)).astype(np.float32)}
     feeds |= {"c": np.array(True)} if nested else {}
     expected = ReferenceEvaluator(source).run(None, feeds)[0]
     np.testing.assert_allclose(ReferenceEvaluator(written).run(None, feeds)[0], expected, rtol=1e-6)
