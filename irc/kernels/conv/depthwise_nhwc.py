@@ -30,7 +30,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, pixels_of, slot_starts, users, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, keep, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 BLOCK_VECTORS = 4  # vectors of channels, at most
@@ -257,7 +257,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         given |= {"S": self.symbol, "P": t.rows, "block": BLOCK_VECTORS, "strip": STRIP}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
         given |= bf16_io.names(self.x_bf16, self.y_bf16, t)
-        given["span"] = self._places[-1] + 1
+        given["span"] = self._row.columns[-1] + 1
         starts = slot_starts(self.epilogue)
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
         return [
@@ -266,8 +266,8 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given, **self.interface),
-            bounds(self.symbol, self._places),
-            fill(_TILE, **given, columns="".join(self._columns()), unroll=unroll),
+            bounds(self.symbol, self._row.columns),
+            fill(_TILE, **given, columns="".join(self._row.walk(self._column)), unroll=unroll),
             fill(_BODY, **given, **self.interface, slot_starts=starts),
         ]
 
@@ -276,24 +276,12 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Depthwise convolution, channels last, {self.tile.dtype}: {kh} x {kw}, strides {sh} and {sw}."
 
-    @property
-    def _row(self) -> tuple[int, int, int, int]:
-        """Pixels, taps of a window, stride and dilation of a row of a tile."""
-        return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
-
     @cached_property
-    def _places(self) -> tuple[int, ...]:
-        return columns(*self._row)
+    def _row(self) -> TileRow:
+        return TileRow(self.tile.rows, self.window[1], self.strides[1], self.dilations[1])
 
-    def _columns(self) -> Iterator[str]:
-        """Print the columns under a tile: each is loaded, and multiplied by all taps that meet it."""
-        v, places = names(self.tile)["V"], self._places
-        load = bf16_io.names(self.x_bf16, self.y_bf16, self.tile)["LX"]
-        for i, column in enumerate(places):
-            yield f"    if (inside || in >> {i} & 1) {{\n        v = {load}(from);\n        {v}_keep(&v);\n"
-            for p, kx in users(column, *self._row):
-                yield f"        acc[{p}] += tap[{kx}] * v;\n"
-            yield "    }\n"
-            if i + 1 < len(places):
-                gap = places[i + 1] - column
-                yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"
+    def _column(self, column: int) -> str:
+        """Print a column under a tile: it is loaded, and multiplied by all taps that meet it."""
+        v, load = names(self.tile)["V"], bf16_io.names(self.x_bf16, self.y_bf16, self.tile)["LX"]
+        products = "".join(f"        acc[{p}] += tap[{kx}] * v;\n" for p, kx in self._row.users(column))
+        return f"        v = {load}(from);\n        {v}_keep(&v);\n{products}"

@@ -20,9 +20,10 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -31,7 +32,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.vector.lanes import square
-from irc.kernels.vector.pixels import columns, keep, pixels_of, users, window_names
+from irc.kernels.vector.pixels import TileRow, keep, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 TURN = 0.9  # cycles of each exchange that turns a vector, from channels to pixels or back
@@ -201,7 +202,7 @@ _ONE_BY_ONE = """\
 
 
 @kernel
-class TurnedDepthwiseKernel(Kernel[ConvProblem]):
+class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated depthwise convolution by vectors of channels; tile.rows is the number of pixels of a tile."""
 
     tile: Tile
@@ -211,6 +212,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
     epilogue: Epilogue
 
     problem = ConvProblem
+    extents = "batch channels outputs ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
@@ -230,7 +232,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
         p, t = problem, self.tile
         vectors, tiles = -(-p.channels // t.lanes), -(-int(p.result[1]) // t.rows)
         products = t.rows * p.taps / t.isa.fma
-        loads = p.window[0] * (len(self._places) + p.window[1]) * 2 * t.isa.vector / 64 / LOADS
+        loads = p.window[0] * (len(self._row.columns) + p.window[1]) * 2 * t.isa.vector / 64 / LOADS
         sums = int(p.result[0]) * tiles * (max(products, loads) + t.rows)
         turned = int(p.size[0]) * int(p.size[1]) + p.pixels * p.oc
         exchanges = t.lanes.bit_length() - 1
@@ -270,16 +272,6 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         words = self.tile.name.removeprefix("irc_tile_")
         return symbol("depthwise_turned", shape, words, f"{self.dilations}{self.epilogue.key()}")
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        extents = "batch channels outputs ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
 
     def pack_weights(self, w: Array, channels: int) -> Array:
         """Pack w[outputs, 1, kh, kw] as flat [vectors of channels, outputs of a channel, kh, kw, lanes].
@@ -323,7 +315,7 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
                 columns="".join(self._columns()),
                 unroll=unroll,
                 finish=finish,
-                slot_starts="".join(self._starts()),
+                slot_starts=slot_starts(self.epilogue, "channel"),
             ),
         ]
 
@@ -342,24 +334,13 @@ class TurnedDepthwiseKernel(Kernel[ConvProblem]):
         )
 
     @cached_property
-    def _places(self) -> tuple[int, ...]:
-        return columns(*self._row)
-
-    @property
-    def _row(self) -> tuple[int, int, int, int]:
-        """Pixels, taps of a window, stride and dilation of a row of a tile."""
-        return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
+    def _row(self) -> TileRow:
+        return TileRow(self.tile.rows, self.window[1], self.strides[1], self.dilations[1])
 
     def _columns(self) -> Iterator[str]:
         """Print the columns under a tile: each is loaded, and multiplied by all taps that meet it."""
         v, lanes = names(self.tile)["V"], self.tile.lanes
-        for column in self._places:
+        for column in self._row.columns:
             yield f"    v = {v}_load(from + {column * lanes}), {v}_keep(&v);\n"
-            for p, kx in users(column, *self._row):
+            for p, kx in self._row.users(column):
                 yield f"    acc[{p}] += tap[{kx}] * v;\n"
-
-    def _starts(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
-            yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;"
-            if axes in ("column", "full"):
-                yield f"\n        o.s{i}_row = g->s{i}_channel;"

@@ -21,10 +21,11 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.grouped_nchw_text import CALL, PART, ROWS, TILE, copies
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -33,7 +34,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.vector.pixels import keep
+from irc.kernels.vector.pixels import keep, slot_starts
 
 INPUTS = 16  # channels of a group's input, at most
 MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are faster
@@ -57,7 +58,7 @@ class Shape:
 
 
 @kernel
-class NchwGroupedKernel(Kernel[ConvProblem]):
+class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated convolution of groups with few channels; `inputs` are the channels of a group's input."""
 
     tile: Tile
@@ -70,6 +71,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
     epilogue: Epilogue
 
     problem = ConvProblem
+    extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
@@ -131,16 +133,6 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
         key = f"{self.dilations}{self.inputs}{self.outputs}{self.step}{self.epilogue.key()}"
         return symbol("depthwise" if self.inputs == 1 else "grouped", shape, words, key)
 
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
-
     def pack_weights(self, w: Array) -> Array:
         """Pack w[outputs, ic, kh, kw] as flat [tiles of outputs, ic, kw, kh, outputs of a tile]."""
         tiles = w.reshape(-1, self.outputs, *w.shape[1:]).transpose(0, 2, 4, 3, 1)
@@ -169,7 +161,7 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
             fill(CALL, **given, **self.interface, wide=copies(t, t.lanes, self.strides[1]), quad=self._quad),
             fill(TILE, **given),
             fill(ROWS, **given),
-            fill(PART, **given, **self.interface, slot_starts="".join(self._starts())),
+            fill(PART, **given, **self.interface, slot_starts=slot_starts(self.epilogue, "channel")),
         ]
 
     @property
@@ -244,12 +236,6 @@ class NchwGroupedKernel(Kernel[ConvProblem]):
             places = ((phase * self._phases[1], "g->phase"), (row, "g->pitch"))
             yield f"            {s}_load(x, col{''.join(f' + {n} * {of}' for n, of in places if n)});\n"
             yield from (f"            {s}_add(acc, {r}, x, w + {ky * self.outputs});\n" for r, ky in pairs)
-
-    def _starts(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
-            yield f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;"
-            if axes in ("column", "full"):
-                yield f"\n        o.s{i}_row = g->s{i}_channel;"
 
 
 def _crossing(tile: Tile) -> float:

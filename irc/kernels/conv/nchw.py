@@ -19,9 +19,10 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
@@ -225,7 +226,7 @@ void $S($parameters) {
 
 
 @kernel
-class NchwConvKernel(Kernel[ConvProblem]):
+class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated convolution.
 
     `stride` is the stride along the width that it is specialised for (0: any), `panels` how many
@@ -241,6 +242,10 @@ class NchwConvKernel(Kernel[ConvProblem]):
     narrow: bool
 
     problem = ConvProblem
+    extents = (
+        "batch groups ic oc id ih iw od oh ow kd kh kw stride_d stride_h stride_w dilation_d dilation_h dilation_w"
+        " pad_d pad_h pad_w x_batch x_channel y_batch y_channel"
+    )
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
@@ -315,18 +320,6 @@ class NchwConvKernel(Kernel[ConvProblem]):
     def symbol(self) -> str:
         words = self.tile.name.removeprefix("irc_tile_")
         return symbol(f"conv_s{self.stride}", words, f"{self.epilogue.key()}{self.heights}{self.narrow}{self.panels}")
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
-        window = "kd kh kw stride_d stride_h stride_w dilation_d dilation_h dilation_w pad_d pad_h pad_w"
-        extents = f"batch groups ic oc id ih iw od oh ow {window} x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *slots)
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
         """Pack w[oc, ic, kd, kh, kw] of all groups, flat, without filling up."""

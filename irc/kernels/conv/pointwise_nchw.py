@@ -16,9 +16,10 @@ import numpy as np
 
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LATENCY, LOADS
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -153,7 +154,7 @@ void $S($parameters) {
 
 
 @kernel
-class NchwPointwiseKernel(Kernel[ConvProblem]):
+class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated convolution of single pixels: of `inputs` channels a group, tiles of `outputs` × vectors."""
 
     tile: Tile
@@ -162,6 +163,7 @@ class NchwPointwiseKernel(Kernel[ConvProblem]):
     epilogue: Epilogue
 
     problem = ConvProblem
+    extents = "batch groups oc od oh ow x_batch x_channel y_batch y_channel"
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
@@ -224,16 +226,6 @@ class NchwPointwiseKernel(Kernel[ConvProblem]):
     def symbol(self) -> str:
         words = f"{self.inputs}_{self.outputs}x{self.tile.vectors}_{self.tile.dtype.name}_{self.tile.isa.name}"
         return symbol("pointwise", words, self.epilogue.key())
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups oc od oh ow x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")))
 
     def flops(self, sizes: Sizes) -> Dim:
         return product(sizes[n] for n in ("batch", "groups", "oc", "od", "oh", "ow")) * (2 * self.inputs)

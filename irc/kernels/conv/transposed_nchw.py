@@ -21,9 +21,10 @@ import numpy as np
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
 from irc.kernels.conv import transposed_nchw_text as text
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvTransposeProblem
 from irc.kernels.conv.reference import transposed, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import GATHERED, GATHERED_ROW, costs_of, tile_cycles
 from irc.kernels.core.epilogue import Epilogue, plain
 from irc.kernels.core.isa import Isa
@@ -46,7 +47,7 @@ IDLE = 0.1  # what a cycle counts which of two or of four threads one waits or d
 
 
 @kernel
-class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
+class NchwConvTransposeKernel(ChannelsFirstKernel[ConvTransposeProblem]):
     """A generated transposed convolution.
 
     The output channels of a group are computed in `blocks`, the rows of a plane in `strips`; the products of both are
@@ -66,6 +67,7 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
     narrow: bool
 
     problem = ConvTransposeProblem
+    extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
 
     @classmethod
     def candidates(cls, problem: ConvTransposeProblem, isa: Isa) -> Iterator[Self]:
@@ -175,16 +177,8 @@ class NchwConvTransposeKernel(Kernel[ConvTransposeProblem]):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        read = (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t))
-        scratch = () if self.columns else (("scratch", f"{t} *"),)
-        return (*read, ("y", f"{t} *"), *scratch)
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *slots)
+        scratch = () if self.columns else (("scratch", f"{names(self.tile)['T']} *"),)
+        return (*super().pointers, *scratch)
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
         """Pack w[ic, oc, kh, kw] of all groups, flat: [group][block][tile][ic][rows of the tile: channels × taps]."""

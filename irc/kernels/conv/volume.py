@@ -22,9 +22,10 @@ import numpy as np
 from irc.ir.dim import Dim, product
 from irc.ir.types import f32, f64
 from irc.kernels.conv import volume_text
+from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
-from irc.kernels.core.base import Array, Kernel, Packed, Sizes
+from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LATENCY, LOADS, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
@@ -51,7 +52,7 @@ TURN = 0.5  # cycles to turn round and store a sum
 
 
 @kernel
-class VolumeConvKernel(Kernel[ConvProblem]):
+class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated convolution of planes or volumes whose width is known.
 
     tile: pixels of a row × vectors of output channels.  row: of X and of the result the width, the window's, stride,
@@ -65,6 +66,10 @@ class VolumeConvKernel(Kernel[ConvProblem]):
     epilogue: Epilogue
 
     problem = ConvProblem
+    extents = (
+        "batch groups multiplier ic oc id ih od oh kd kh stride_d stride_h dilation_d dilation_h pad_d pad_h"
+        " x_batch x_channel y_batch y_channel"
+    )
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
@@ -181,18 +186,6 @@ class VolumeConvKernel(Kernel[ConvProblem]):
         t = self.tile
         words = f"{iw}_{ow}_k{kw}_s{sw}_d{dw}_p{pw}_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}x{t.lanes}"
         return symbol(f"volume{'_depthwise' * self.depthwise}", words, self.epilogue.key())
-
-    @property
-    def pointers(self) -> tuple[tuple[str, str], ...]:
-        t = str(names(self.tile)["T"])
-        return (("x", f"const {t} *"), ("w", f"const {t} *"), *self.epilogue.pointers(t), ("y", f"{t} *"))
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch", "channel")]
-        window = "kd kh stride_d stride_h dilation_d dilation_h pad_d pad_h"
-        extents = f"batch groups multiplier ic oc id ih od oh {window} x_batch x_channel y_batch y_channel"
-        return (*extents.split(), *slots)
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
         """Pack w[oc, ic, kd, kh, kw] of all groups, flat, as [group][panel][ic][taps][channel of the panel]."""

@@ -27,7 +27,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, bounds, columns, keep, pixels_of, slot_starts, users, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, keep, pixels_of, slot_starts, window_names
 
 P = TypeVar("P", bound=Problem)
 
@@ -338,7 +338,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
 
     def cycles(self, problem: PoolProblem) -> float:
         (oh, ow), t = map(likely_extent, problem.result), self.tile
-        loads, folded = len(self._places) * self.window[0] / LOADS, t.rows * self.window[1] / t.isa.fma
+        loads, folded = len(self._row.columns) * self.window[0] / LOADS, t.rows * self.window[1] / t.isa.fma
         tiles = likely(problem.batch) * oh * -(-ow // t.rows) * -(-likely(problem.channels) // t.lanes)
         return tiles * (loads + folded)
 
@@ -388,7 +388,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         given |= bf16_io.names(self.x_bf16, self.y_bf16, t) | {
             "P": t.rows,
             "strip": STRIP,
-            "span": self._places[-1] + 1,
+            "span": self._row.columns[-1] + 1,
         }
         unroll = "\n        IRC_FULL_UNROLL" if self.window[0] <= UNROLLED else ""
         return [
@@ -397,9 +397,9 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
             bf16_io.text(self.x_bf16, self.y_bf16),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given),
-            bounds(self.symbol, self._places),
+            bounds(self.symbol, self._row.columns),
             self._count(given),
-            fill(_TILE, **given, **self._divide(given), columns="".join(self._columns()), unroll=unroll),
+            fill(_TILE, **given, **self._divide(given), columns="".join(self._row.walk(self._column)), unroll=unroll),
             fill(_BODY, **given),
         ]
 
@@ -408,27 +408,19 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         (kh, kw), (sh, sw) = self.window, self.strides
         return f"Pool, channels last, {self.tile.dtype}: {self.mode} of {kh} x {kw} windows, strides {sh} and {sw}."
 
-    @property
-    def _row(self) -> tuple[int, int, int, int]:
-        """Pixels, taps of a window, stride and dilation of a row of a tile."""
-        return self.tile.rows, self.window[1], self.strides[1], self.dilations[1]
-
     @cached_property
-    def _places(self) -> tuple[int, ...]:
-        return columns(*self._row)
+    def _row(self) -> TileRow:
+        return TileRow(self.tile.rows, self.window[1], self.strides[1], self.dilations[1])
 
-    def _columns(self) -> Iterator[str]:
-        """Print the columns under a tile: the rows of each are folded, and then into all pixels that hold it."""
-        v, places = names(self.tile)["V"], self._places
-        for i, column in enumerate(places):
-            yield f"    if (inside || in >> {i} & 1) {{\n"
-            yield f"        next = {self.symbol}_column(from, down, inside, n);\n        {v}_keep(&next);\n"
-            for p, _ in users(column, *self._row):
-                yield f"        acc = sum[{p}];\n        sum[{p}] = {_folding(v, self.mode, 'acc')};\n"
-            yield "    }\n"
-            if i + 1 < len(places):
-                gap = places[i + 1] - column
-                yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"
+    def _column(self, column: int) -> str:
+        """Print a column under a tile: its rows are folded, and then into all pixels that hold it."""
+        v = names(self.tile)["V"]
+        folded = f"        next = {self.symbol}_column(from, down, inside, n);\n        {v}_keep(&next);\n"
+        into = (
+            f"        acc = sum[{p}];\n        sum[{p}] = {_folding(v, self.mode, 'acc')};\n"
+            for p, _ in self._row.users(column)
+        )
+        return folded + "".join(into)
 
     def _divide(self, given: dict[str, object]) -> dict[str, str]:
         """Print what the sums are divided by: in tiles inside, at edges, and if channels are few."""

@@ -6,6 +6,10 @@ some window of the tile holds, counted from the first column of the first window
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.problem import Pair
@@ -56,14 +60,34 @@ def keep(tile: Tile) -> Piece:
     return piece("IRC_KEEP_$V", _KEEP, "${V}_keep", **names(tile), bytes=tile.isa.vector)
 
 
-def columns(pixels: int, taps: int, stride: int, dilation: int) -> tuple[int, ...]:
-    """List the columns under a tile, in order."""
-    return tuple(sorted({p * stride + k * dilation for p in range(pixels) for k in range(taps)}))
+@dataclass(frozen=True)
+class TileRow:
+    """A row of the windows of a tile: how many pixels it has, and their taps, stride and dilation."""
 
+    pixels: int
+    taps: int
+    stride: int
+    dilation: int
 
-def users(column: int, pixels: int, taps: int, stride: int, dilation: int) -> list[Pair]:
-    """List the pixels of a tile and the taps of their windows that meet at a column."""
-    return [(p, k) for p in range(pixels) for k in range(taps) if p * stride + k * dilation == column]
+    @cached_property
+    def columns(self) -> tuple[int, ...]:
+        """The columns under a tile, in order."""
+        return tuple(sorted({self._column(p, k) for p in range(self.pixels) for k in range(self.taps)}))
+
+    def users(self, column: int) -> list[Pair]:
+        """List the pixels of a tile and the taps of their windows that meet at a column."""
+        return [(p, k) for p in range(self.pixels) for k in range(self.taps) if self._column(p, k) == column]
+
+    def walk(self, visit: Callable[[int], str]) -> Iterator[str]:
+        """Print what `visit` does at each column that is inside the input, and how `from` comes to the next."""
+        for i, column in enumerate(self.columns):
+            yield f"    if (inside || in >> {i} & 1) {{\n{visit(column)}    }}\n"
+            if i + 1 < len(self.columns):
+                gap = self.columns[i + 1] - column
+                yield f"    from += {f'{gap} * ' if gap > 1 else ''}step;\n"
+
+    def _column(self, pixel: int, tap: int) -> int:
+        return pixel * self.stride + tap * self.dilation
 
 
 def bounds(symbol: str, places: tuple[int, ...]) -> str:
@@ -81,7 +105,7 @@ def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: 
     registers: how many vectors of sums they may take; two pixels are allowed always.
     """
     row, room = Dim.of(width), min(PIXELS, max(registers, 2))
-    most = next((p for p in range(room, 0, -1) if len(columns(p, taps, stride, dilation)) <= COLUMNS), 0)
+    most = next((p for p in range(room, 0, -1) if len(TileRow(p, taps, stride, dilation).columns) <= COLUMNS), 0)
     if not most or not row.is_const or int(row) <= 0:
         return most
     tiles = -(-int(row) // most)
@@ -94,13 +118,13 @@ def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, obje
     return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
 
 
-def slot_starts(epilogue: Epilogue) -> str:
-    """Print statements that point the slots of `o` at an image."""
+def slot_starts(epilogue: Epilogue, row: str = "pixel") -> str:
+    """Print statements that point the slots of `o` at an image; row: what the epilogue's rows are."""
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
         found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;")
         if axes in ("column", "full"):
-            found.append(f"\n        o.s{i}_row = g->s{i}_pixel;")
+            found.append(f"\n        o.s{i}_row = g->s{i}_{row};")
     return "".join(found)
 
 
