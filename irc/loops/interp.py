@@ -323,6 +323,11 @@ def _erf(x: Any) -> Any:
     return type(x)(math.erf(float(x)))
 
 
+def _nearest_quotient(x: Any, y: Any, low: Any, high: Any) -> Any:
+    found = np.rint(x / y)
+    return min(found, high) if found > low else low  # NaN compares to nothing
+
+
 def _extra(fn: Callable[[float], float]) -> Callable[[Any], Any]:
     return lambda x: type(x)(fn(float(x)))
 
@@ -342,6 +347,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "atan2": np.arctan2,
     "round": np.rint,
     "round_away": lambda x: np.copysign(np.floor(np.abs(x) + type(x)(0.5)), x),
+    "nearest_quotient": _nearest_quotient,
     "rsqrt": lambda x: type(x)(1) / np.sqrt(x),
 }
 

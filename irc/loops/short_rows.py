@@ -90,7 +90,7 @@ def emit_short_rows(
         return False
     emission = _Emission(flat, b, ranges, chunk)
     found = [emission.take_out(x.value) for x in elements]
-    if not _is_worth(chunk, found, len(emission.spread)):
+    if not _is_worth(chunk, found, len(emission.spread), _narrowest(target, found)):
         return False
     emission.emit(target, elements, found, outermost, "parallel" if independent else "serial")
     return True
@@ -153,7 +153,13 @@ def _slope(ranges: Ranges, chunk: Chunk, position: Dim) -> Dim | None:
     return step
 
 
-def _is_worth(chunk: Chunk, values: Sequence[Expr], spread: int) -> bool:
+def _narrowest(target: Buffer, values: Sequence[Expr]) -> int:
+    """Return the bytes of the smallest elements that a loop reads or writes: its vectors are full of those."""
+    read = [x.dtype for e in values for x in walk(e) if isinstance(x, Load)]
+    return max(min(kind.itemsize for kind in (target.dtype, *read)), 1)
+
+
+def _is_worth(chunk: Chunk, values: Sequence[Expr], spread: int, narrowest: int) -> bool:
     """Tell whether the steps saved of short vectors and single elements are more than those of spreading."""
     operations = 2.0
     seen = {x for e in values for x in walk(e, into=lambda x: not isinstance(x, Load))}
@@ -162,9 +168,10 @@ def _is_worth(chunk: Chunk, values: Sequence[Expr], spread: int) -> bool:
     size = chunk.axes[-1].size or 1
     total = chunk.rows * chunk.row
     saved = 0.0
-    for lanes in LANES:
+    for words in LANES:
+        lanes = words * max(4 // narrowest, 1)
         steps = _steps(size, lanes) - _steps(total, lanes) * size / total
-        saved += operations * steps + 2 - spread * (1 + -(-size // lanes) + 2 * size / lanes)
+        saved += operations * steps + 2 - spread * (1 + -(-size // words) + 2 * size / words)
     return saved > 0
 
 

@@ -16,6 +16,7 @@ from irc.layout.destination import DestinationPart
 from irc.loops.builder import Kind, LoopBuilder
 from irc.loops.halves import computes_halves, emit_halves
 from irc.loops.ir import Buffer
+from irc.loops.nearest_quotients import with_nearest_quotients
 from irc.loops.pieces import emit_pieces, pieces_in
 from irc.loops.schedule import (
     SHORT_ROW,
@@ -113,6 +114,8 @@ def emit_nest(
         axes, target, elements = _merged(lowering, ranges, nest, buffer)
     else:
         axes, target, elements = nest.axes, buffer, []
+    if axes:
+        elements = [Element(x.at, with_nearest_quotients(x.value, axes[-1].var)) for x in elements]
     if elements and emit_short_rows(lowering.flat, b, ranges, axes, target, elements, outermost, independent):
         return
     pieces = pieces_in(b, [x.value for x in elements], {axes[-1].var}) if axes else []

@@ -69,6 +69,8 @@ MATH: dict[str, str] = {
 # Functions with a text of their own: rsqrt, sign; on integers also abs, sign, pow, fmod; bool results: the next three.
 PREDICATES = {"isnan": "isnan", "isinf": "isinf", "isfinite": "isfinite"}
 INTEGER_MATH = {"pow": "pow", "fmod": "rem"}
+NEAREST_QUOTIENT = "nearest_quotient"
+"""The whole number nearest to x / y that is within two others, the lower one of NaN: `irc.loops.nearest_quotients`."""
 IDENTITY_ON_INTEGERS = ("floor", "ceil", "trunc", "round", "round_away")
 
 PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, TERNARY = range(15, 2, -1)
@@ -395,6 +397,8 @@ class Printer:
         if fn == "rsqrt":
             one = "1.0" if dtype.name == "f64" else "1.0f"
             return f"{one} / {self._function('sqrt', e.args)[0]}", TIMES
+        if fn == NEAREST_QUOTIENT:
+            return f"(float){self._nearest_quotient(*e.args)[0]}", UNARY
         if fn not in MATH:
             raise KeyError(f"no such function in C: {fn} (see MATH)")
         return self._function(fn, e.args)
@@ -409,6 +413,12 @@ class Printer:
             form = self._form(name, *e.args) if fn == "fmod" else ""
             return self._narrowed(self._helper(f"{name}{form}_{arithmetic(dtype)}", *e.args), dtype)
         raise KeyError(f"no such function of {dtype} in C: {fn} (see MATH)")
+
+    def _nearest_quotient(self, x: Expr, y: Expr, low: Expr, high: Expr) -> tuple[str, int]:
+        limits = [self.scope.limit(e, "f32") if isinstance(e, Const) else self.text(e) for e in (low, high)]
+        alone = isinstance(y, Const) and y.value == 1
+        name, operands = ("nearest_whole_f32", (x,)) if alone else ("nearest_quotient_f32", (x, y))
+        return f"{self.scope.helper(name)}({', '.join([*map(self.text, operands), *limits])})", PRIMARY
 
     def _function(self, fn: str, args: tuple[Expr, ...]) -> tuple[str, int]:
         if fn == "fmod" and args in self.near:
@@ -455,6 +465,8 @@ class Printer:
         return self._print(a) if register(a.dtype) == c else (f"({c}){self.text(a, UNARY)}", UNARY)
 
     def _to_integer(self, a: Expr, to: DType) -> tuple[str, int]:
+        if isinstance(a, Call) and a.fn == NEAREST_QUOTIENT and to.name == "i32":
+            return self._nearest_quotient(*a.args)
         found = self._print(a)
         if a.dtype.kind == "f":
             kind = arithmetic(a.dtype)

@@ -154,7 +154,32 @@ static inline $i irc_${f}_to_${n}($c a) {
 """
 _TO_LOW = """/* The low bits of irc_${f}_to_i32, at most 16: of what does not fit they are 0. */
 static inline int32_t irc_${f}_to_low($c a) {
+#if defined(__GNUC__) && !defined(__clang__) && defined(__SSE2__) && defined(__STDC_IEC_559__)
+    return (int32_t)a; /* unspecified where it does not fit (C11, F.4), and 0x80000000 by its instructions */
+#else
     return (int32_t)(fabs$s(a) < 0x1p31$s ? a : 0);
+#endif
+}
+"""
+_NEAREST = """/* The whole number nearest to a that is within two others, halves to the even one; low of NaN. */
+static inline int32_t irc_nearest_whole_f32(float a, float low, float high) {
+    float t = low < a ? a : low;
+    t = t < high ? t : high;
+    return (int32_t)(irc_f32_bits(t + 0x1.8p+23f) - 0x4b400000u);
+}
+"""
+_NEAREST_QUOTIENT = """/* The same of a / b as rounded, by a product with 1 / b and an exact remainder (Markstein). */
+static inline int32_t irc_nearest_quotient_f32(float a, float b, float low, float high) {
+    const float least = low * b, most = high * b;
+    float t = least < a ? a : least;
+    t = t < most ? t : most;
+#if defined(__FMA__) || defined(__aarch64__)
+    const float r = 1.0f / b, rest = fmaf(-r, b, 1.0f) * r, p = fmaf(t, r, t * rest);
+    const float q = fmaf(fmaf(-p, b, t), r, p);
+#else
+    const float q = t / b;
+#endif
+    return (int32_t)(irc_f32_bits(q + 0x1.8p+23f) - 0x4b400000u);
 }
 """
 _TO_UINT = """/* Truncates; negative numbers wrap where i$bits holds them, as NumPy converts on x86-64. */
@@ -166,6 +191,8 @@ static inline $u irc_${f}_to_u$bits($c a) {
 
 def _conversion_helpers() -> dict[str, Helper]:
     found: dict[str, Helper] = {}
+    found["nearest_whole_f32"] = Helper(_NEAREST, ("f32_bits",))
+    found["nearest_quotient_f32"] = Helper(_NEAREST_QUOTIENT, ("f32_bits",))
     for f, c, s in (("f32", "float", "f"), ("f64", "double", "")):
         found[f"{f}_to_low"] = Helper(Template(_TO_LOW).substitute(f=f, c=c, s=s))
         for bits in (32, 64):

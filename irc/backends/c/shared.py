@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from irc.backends.c.expr import constant
+from irc.backends.c.expr import NEAREST_QUOTIENT, constant
 from irc.backends.c.function import Signature, Unit, print_function
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, children
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, expressions, walk
@@ -94,6 +94,7 @@ def _is_plain(e: Expr, number: Const) -> bool:
     """Tell whether an operation takes any number like this one: by 1 functions are recognised."""
     kinds = {"f32": ("add", "sub", "mul", "div"), "i32": ("add", "sub")}
     plain = isinstance(e, Bin) and e.op in kinds.get(number.type.name, ())
+    plain = plain or (isinstance(e, Call) and e.fn == NEAREST_QUOTIENT)
     return plain and math.isfinite(number.value) and number.value != 1
 
 
