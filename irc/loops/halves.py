@@ -1,7 +1,8 @@
 """Elementwise loops over f16, tile by tile: halves become floats in loops of their own, and results halves.
 
 Compilers make no vectors of the instructions that convert halves, of loops that only convert we do
-(`irc.backends.c.conversions`).  In between, loops are over floats that stand in local memory.
+(`irc.backends.c.conversions`).  In between, loops are over floats that stand in local memory: in registers where a tile
+is as many floats as one or two of them hold, and all of it is computed, whatever part of it there is.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, children, function_of, rebuilt
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, children, function_of, index, rebuilt
 from irc.ir.types import f16, f32, f64
 from irc.loops.builder import COPIES, Kind, LoopBuilder
 from irc.loops.ir import Buffer
-from irc.loops.schedule import Axis, tile_of
+from irc.loops.schedule import Axis, Tile, tile_of
 from irc.loops.simplify import certain, share, side_by_side, substitute
 from irc.traversal import fold, walk
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 SHORT = 32
 """Elements of an axis below which a loop of its own is too short."""
+REGISTERS = 16
+"""Elements of a tile that stands in registers."""
 MOST = 6
 """Tiles of operands that stand in local memory."""
 EXACT = {"neg", "abs", "floor", "ceil", "trunc", "round", "round_away", "copysign", "fmin", "fmax"}
@@ -45,8 +48,13 @@ def computes_halves(b: LoopBuilder, axes: Sequence[Axis], target: Buffer, elemen
 
 def emit_halves(b: LoopBuilder, axis: Axis, kind: Kind, target: Buffer, elements: Sequence[Element]) -> None:
     """Emit target[at] = value of each element along an axis, tile by tile."""
+    values = [x.value for x in elements]
+    loads = _runs(values, axis.var)
+    short = target.dtype == f16 and all(side_by_side(x.at, axis.var) for x in elements)
+    short = short and not any(_moves(value, axis.var, set(loads)) for value in values)
     with ExitStack() as stack:
-        tile = tile_of(b, stack, axis, kind)
+        tile = _in_registers(b, stack, axis, kind) if short else tile_of(b, stack, axis, kind)
+        computed = index(tile.most) if short else tile.length
 
         def moved(x: Expr, t: Expr) -> Expr:
             return substitute(x, {axis.var: tile.start + t})
@@ -57,14 +65,14 @@ def emit_halves(b: LoopBuilder, axis: Axis, kind: Kind, target: Buffer, elements
             return made
 
         ready: dict[Expr, Buffer] = {}
-        for load in _runs([x.value for x in elements], axis.var):
+        for load in loads:
             ready[load] = tile_of_floats()
             with b.for_(tile.length, "simd", "t") as t:
                 b.store(ready[load], t, Cast(moved(load, t), f32))
         for x in elements:
             known = side_by_side(x.at, axis.var) and target.dtype == f16
             result = tile_of_floats() if known else target
-            with b.for_(tile.length, "simd", "t") as t:
+            with b.for_(computed, "simd", "t") as t:
                 floats = moved(_as_floats(x.value, {load: Load(made, (t,)) for load, made in ready.items()}), t)
                 if known:
                     b.store(result, t, share(b, _unrounded(floats)))
@@ -74,6 +82,25 @@ def emit_halves(b: LoopBuilder, axis: Axis, kind: Kind, target: Buffer, elements
             if known:
                 with b.for_(tile.length, "simd", "t") as t:
                     b.store(target, tuple(moved(i, t) for i in x.at), Cast(Load(result, (t,)), f16))
+
+
+def stands_in_registers(buffer: Buffer) -> bool:
+    """Tell whether a local tensor is a tile that stands in registers."""
+    return buffer.where == "local" and buffer.dtype == f32 and buffer.elements == REGISTERS
+
+
+def _in_registers(b: LoopBuilder, stack: ExitStack, axis: Axis, kind: Kind) -> Tile:
+    """Open the loop over tiles that stand in registers."""
+    n = stack.enter_context(b.for_(axis.extent.ceildiv(REGISTERS), kind, "n"))
+    start = b.let(n * REGISTERS, "start")
+    if axis.extent % REGISTERS == 0:
+        return Tile(axis, start, index(REGISTERS), REGISTERS)
+    return Tile(axis, start, b.let((index(axis.extent) - start).min(REGISTERS), "width"), REGISTERS)
+
+
+def _moves(e: Expr, var: Var, known: set[Expr]) -> bool:
+    """Tell whether an expression depends on a variable otherwise than by these elements."""
+    return any(x == var for x in walk(e, into=lambda x: x not in known))
 
 
 def _of_halves(x: Expr) -> bool:

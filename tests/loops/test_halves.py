@@ -57,7 +57,12 @@ def test_every_rounding(name: str, shape: tuple[int, ...], other: tuple[int, ...
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_halves_are_converted_by_runs() -> None:
-    files = sources(model(EXPRESSIONS["chain"], (3, 700), (3, 700)), CompileOptions())
+@pytest.mark.parametrize(("name", "form"), [("chain", "tile"), ("to i8", "run")])
+def test_halves_are_converted_by_instructions(name: str, form: str) -> None:
+    """In registers where all that is read or written is halves side by side."""
+    options = CompileOptions(target="x86-64-v3", cache=False)
+    files = sources(model(EXPRESSIONS[name], (3, 700), (3, 700)), options)
     code = "".join(text for name, text in files.files.items() if name.endswith(".c"))
-    assert code.count("irc_f16_to_f32_run(") == 3 and code.count("irc_f16_from_f32_run(") == 2  # one definition each
+    read, written = (2, 1) if name == "chain" else (1, 0)
+    assert code.count(f"irc_f16_to_f32_{form}(") == read + 1  # and its definition
+    assert code.count(f"irc_f16_from_f32_{form}(") == (written + 1 if written else 0)

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 from irc.expr import Cast, Expr, Load
 from irc.ir.types import f16, f32
+from irc.loops.halves import REGISTERS, stands_in_registers
 from irc.loops.ir import Buffer, For, Store
 from irc.loops.simplify import side_by_side
+
+WIDE_TILE = "wide_tile"
 
 
 class Conversion(NamedTuple):
@@ -20,8 +23,11 @@ class Conversion(NamedTuple):
     source: tuple[Buffer, tuple[Expr, ...]]
 
 
-def conversion_of(loop: For) -> Conversion | None:
-    """Find what a loop converts, if it does nothing but convert elements side by side; else None."""
+def conversion_of(loop: For, wide: bool) -> Conversion | None:
+    """Find what a loop converts, if it does nothing but convert elements side by side; else None.
+
+    wide: whether loops have vectors of 512 bits.
+    """
     match loop:
         case For(body=[Store(to, at, Cast(Load(source, place)))], kind="simd"):
             pass
@@ -31,13 +37,74 @@ def conversion_of(loop: For) -> Conversion | None:
         return None
     match source.dtype, to.dtype:
         case (a, b) if (a, b) == (f16, f32):
-            return Conversion("f16_to_f32_run", (to, at), (source, place))
+            return Conversion(f"f16_to_f32_{_form(to, wide)}", (to, at), (source, place))
         case (a, b) if (a, b) == (f32, f16):
-            return Conversion("f16_from_f32_run", (to, at), (source, place))
+            return Conversion(f"f16_from_f32_{_form(source, wide)}", (to, at), (source, place))
         case _:
             return None
 
 
+def _form(floats: Buffer, wide: bool) -> str:
+    """Name the form of a helper: for floats that stand in registers, or for any number of them."""
+    if not stands_in_registers(floats):
+        return "run"
+    return WIDE_TILE if wide else "tile"
+
+
+_TO_TILE = Template("""/* The floats of up to $n halves, 0 beyond them: vectors where an instruction makes them. */
+static inline void irc_f16_to_f32_$form(float *restrict y, const uint16_t *restrict x, int64_t n) {
+#if defined($isa) && defined(__GNUC__)
+    typedef short some_halves __attribute__((vector_size(2 * $lanes)));
+    typedef float some_floats __attribute__((vector_size(4 * $lanes)));
+    uint16_t part[$n] = {0};
+    if (n < $n) {
+        memcpy(part, x, (size_t)n * sizeof *x);
+        x = part;
+    }
+    for (int64_t k = 0; k < $n; k += $lanes) {
+        some_halves a;
+        memcpy(&a, x + k, sizeof a);
+        const some_floats b = $to_floats;
+        memcpy(y + k, &b, sizeof b);
+    }
+#else
+    for (int64_t k = 0; k < $n; ++k) y[k] = k < n ? irc_f16_to_f32(x[k]) : 0.0f;
+#endif
+}
+""")
+_FROM_TILE = Template("""/* Up to $n halves, of floats in registers. */
+static inline void irc_f16_from_f32_$form(uint16_t *restrict y, const float *restrict x, int64_t n) {
+#if defined($isa) && defined(__GNUC__)
+    typedef short some_halves __attribute__((vector_size(2 * $lanes)));
+    typedef float some_floats __attribute__((vector_size(4 * $lanes)));
+    uint16_t part[$n], *const to = n < $n ? part : y;
+    for (int64_t k = 0; k < $n; k += $lanes) {
+        some_floats a;
+        memcpy(&a, x + k, sizeof a);
+        const some_halves b = $to_halves;
+        memcpy(to + k, &b, sizeof b);
+    }
+    if (n < $n) memcpy(y, part, (size_t)n * sizeof *y);
+#else
+    for (int64_t k = 0; k < n; ++k) y[k] = irc_f16_from_f32(x[k]);
+#endif
+}
+""")
+_TILES: dict[str, dict[str, Any]] = {
+    "tile": {
+        "isa": "__F16C__",
+        "lanes": 8,
+        "to_floats": "__builtin_ia32_vcvtph2ps256(a)",
+        "to_halves": "__builtin_ia32_vcvtps2ph256(a, 0)",
+    },
+    WIDE_TILE: {
+        "isa": "__AVX512F__",
+        "lanes": 16,
+        "to_floats": "__builtin_ia32_vcvtph2ps512_mask(a, (some_floats){0}, 0xffff, 4)",
+        "to_halves": "__builtin_ia32_vcvtps2ph512_mask(a, 0, (some_halves){0}, 0xffff)",
+    },
+}
+"""What the forms of the helpers for tiles of registers are made of: vectors of the width that the loop between has."""
 _RUN = Template("""/* n elements, eight at a time where an instruction does that. */
 static inline void irc_${name}_run($to *restrict y, const $source *restrict x, int64_t n) {
 #if defined(__F16C__) && defined(__GNUC__)
@@ -68,7 +135,13 @@ def conversion_helpers(make: Callable[..., Any]) -> dict[str, Any]:
     narrow = {"to": "uint16_t", "source": "float", "read": "eight_floats", "written": "eight_halves"}
     read = _RUN.substitute(wide, name="f16_to_f32", convert="__builtin_ia32_vcvtph2ps256(a)")
     written = _RUN.substitute(narrow, name="f16_from_f32", convert="__builtin_ia32_vcvtps2ph256(a, 0)")
-    return {
+    found: dict[str, Any] = {}
+    for form, facts in _TILES.items():
+        facts = {**facts, "form": form, "n": REGISTERS}
+        needs = ("bits_f32", "f32_bits")
+        found[f"f16_to_f32_{form}"] = make(_TO_TILE.substitute(facts), ("f16_to_f32", *needs))
+        found[f"f16_from_f32_{form}"] = make(_FROM_TILE.substitute(facts), ("f16_from_f32", *needs))
+    return found | {
         "f16_to_f32_run": make(read, ("f16_to_f32", "bits_f32", "f32_bits")),
         "f16_from_f32_run": make(written, ("f16_from_f32", "bits_f32", "f32_bits")),
     }

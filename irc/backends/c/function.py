@@ -343,7 +343,7 @@ class Frame:
 
     def simply(self, s: For, begin: str, end: str) -> None:
         """Print a loop as one loop."""
-        if found := conversion_of(s):
+        if found := conversion_of(s, self.unit.wide):
             self.conversion(s, found, begin, end or self.print.text(s.extent, 11))
             return
         if s.kind == "simd":

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from irc.expr import Call, Const
+from irc.expr import Call, Const, Load
+from irc.loops.halves import stands_in_registers
 from irc.loops.ir import For, If, Let, Stmt, Store, walk
 from irc.traversal import walk as walk_expression
 
@@ -18,7 +19,7 @@ LONG = 64
 MOSTLY = 8
 """Times as many iterations of long loops as of short ones that make up for these."""
 MACRO = """#if defined(__GNUC__) && !defined(__clang__) && defined(__AVX512F__)
-#define IRC_WIDE __attribute__((target("prefer-vector-width=512")))
+#define IRC_WIDE __attribute__((noinline, target("prefer-vector-width=512"))) /* callers have halves of them */
 #else
 #define IRC_WIDE
 #endif
@@ -47,6 +48,10 @@ def _vectorised(body: Sequence[Stmt], times: int) -> Iterator[tuple[For, int]]:
 
 
 def _long(s: For) -> bool:
+    stores = [inner for inner in s.body if isinstance(inner, Store)]
+    read = (e.buffer for inner in stores for e in walk_expression(inner.value) if isinstance(e, Load))
+    if any(map(stands_in_registers, (*(inner.buffer for inner in stores), *read))):
+        return True  # all of it is one vector
     return not isinstance(s.extent, Const) or int(s.extent.value) >= LONG
 
 
