@@ -25,7 +25,7 @@ from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import Isa, vector_name, vector_type
+from irc.kernels.core.isa import C_TYPES, Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
@@ -37,6 +37,7 @@ from irc.kernels.vector.pixels import channel_slots
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
 TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
+ROWS_AHEAD = 8  # of the matrix X, that are fetched ahead
 MOST_PANELS = 16  # of pixels that meet the weights at a time
 
 _SPAN = """
@@ -47,6 +48,61 @@ static void ${S}_span(const $T *from, int64_t channel, int64_t channels, int64_t
 $cases    for (; to < end; from += channel, to += $NR)
         for (int64_t j = 0; j < n; j++) to[j] = from[j * $stride];
 }
+"""
+
+_SHIFTED = """
+/* Whether what a tap sees of pixels p0 to p1 stands as they do, whatever rows they are of. */
+IRC_INLINE int ${S}_is_shifted(const ${S}_args *g, int64_t p0, int64_t p1) {
+    const int64_t plane = g->oh * g->ow;
+    const int whole = g->oh == g->ih && g->stride_d == 1;
+    return g->ow == g->iw && g->stride_h == 1 && (whole || p0 / plane == (p1 - 1) / plane);
+}
+
+/* Pixels p0 to p1 of such a panel, the first one at z0, y0, x0, and rows k0 to k1 of the matrix X, as [k][$NR]: whole
+   vectors, and 0 where a tap is in padding. */
+static void ${S}_shifted(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t z0, int64_t y0, int64_t x0,
+                         int64_t k0, int64_t k1, $T *to) {
+    const int64_t all = (g->ic - 1) * g->x_channel + g->id * g->ih * g->iw, far = 1 << 30;
+    ${V}_mask columns[$NV], rows[$NV], planes[$NV];
+    int64_t ox = x0, oy = y0, oz = z0 * g->stride_d;
+    for (int64_t j = 0; j < $NR; j++) {
+        columns[j / $L][j % $L] = ($I)(j < p1 - p0 ? ox : far);
+        rows[j / $L][j % $L] = ($I)oy;
+        planes[j / $L][j % $L] = ($I)oz;
+        if (++ox < g->ow) continue;
+        ox = 0;
+        if (++oy == g->oh) oy = 0, oz += g->stride_d;
+    }
+    for (int64_t at = k0, n; at < k1; at += n) {
+        const int64_t tap = at / g->ic, c = at % g->ic, line = tap / g->kw;
+        const int64_t dz = line / g->kh * g->dilation_d - g->pad_d, dy = line % g->kh * g->dilation_h - g->pad_h;
+        const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
+        int64_t from = c * g->x_channel + ((z0 * g->stride_d + dz) * g->ih + y0 + dy) * g->iw + x0 + dx;
+        ${V}_mask inside[$NV];
+        for (int w = 0; w < $NV; w++) {
+            const ${V}_mask u = columns[w] + ($I)dx, v = rows[w] + ($I)dy, t = planes[w] + ($I)dz;
+            inside[w] = (u >= 0) & (u < ($I)g->iw) & (v >= 0) & (v < ($I)g->ih) & (t >= 0) & (t < ($I)g->id);
+        }
+        n = g->ic - c < k1 - at ? g->ic - c : k1 - at;
+        for (int64_t i = 0; i < n; i++, from += g->x_channel, to += $NR) {
+            if (from < 0 || from + $NR > all) { /* whole vectors would reach beyond the input */
+                for (int64_t j = 0; j < $NR; j++) to[j] = inside[j / $L][j % $L] ? x[from + j] : 0;
+                continue;
+            }
+            __builtin_prefetch(x + from + $rows_ahead * g->x_channel + $NR - 1);
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(to + w * $L, ${V}_select(inside[w], ${V}_load(x + from + w * $L), ($V){0}));
+        }
+    }
+}
+"""
+
+_CHOOSE_SHIFTED = """\
+    if (${S}_is_shifted(g, p0, p1)) {
+        ${S}_shifted(g, x, p0, p1, z0, y0, x0, k0, k1, to);
+        return;
+    }
 """
 
 _GATHER = """
@@ -94,10 +150,10 @@ IRC_INLINE int ${S}_next(const ${S}_rows *r, int64_t at, int64_t end, int64_t *b
     return from < r->end && from < end;
 }
 
-/* Pixels p0 to p1 of one panel and rows k0 to k1 of the matrix X, as [k][$NR]. */
+$shifted/* Pixels p0 to p1 of one panel and rows k0 to k1 of the matrix X, as [k][$NR]. */
 static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k1, $T *to) {
     const int64_t z0 = p0 / (g->oh * g->ow), y0 = p0 / g->ow % g->oh, x0 = p0 % g->ow;
-    for (int64_t at = k0, n; at < k1; at += n, to += n * $NR) {
+$choose_shifted    for (int64_t at = k0, n; at < k1; at += n, to += n * $NR) {
         const int64_t tap = at / g->ic, c = at % g->ic, line = tap / g->kw;
         const int64_t dz = line / g->kh * g->dilation_d - g->pad_d, dy = line % g->kh * g->dilation_h - g->pad_h;
         const int64_t dx = tap % g->kw * g->dilation_w - g->pad_w;
@@ -268,7 +324,7 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth * costs_of(t.isa).gathered
         least = TILE * (2 if in_halves(t.isa) else 1)  # tiles of few products wait for their stores
         products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * least)
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
@@ -283,6 +339,8 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             oh, ow = 1, oh * ow
         pixels, panel = oh * ow, self.tile.panel
         runs = oh + pixels // panel - pixels // lcm(ow, panel)
+        if p.strides == (1, 1) and p.size[1] == p.result[1]:
+            runs = -(-pixels // panel)
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
         return runs * (run + SPAN_BEGINS / p.ic) + pixels * pixel * (16 / self.tile.lanes)
 
@@ -356,8 +414,13 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             "few": FEW_TASKS,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
+            "I": C_TYPES[t.dtype.name][1],
+            "rows_ahead": ROWS_AHEAD,
         }
         stride = str(self.stride) if self.stride else "g->stride_w"
+        shifted = {"shifted": fill(_SHIFTED, **given), "choose_shifted": fill(_CHOOSE_SHIFTED, **given)}
+        if self.stride != 1:
+            shifted = dict.fromkeys(shifted, "")
         lanes, cases = _lanes(t.lanes), " else ".join(_span_cases(t, self.stride))
         return [
             prelude(t, self.epilogue),
@@ -366,7 +429,7 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(_SPAN, **given, stride=self.stride or "stride", cases=f"    {cases}\n" if cases else ""),
-            fill(_GATHER, **given, stride=stride),
+            fill(_GATHER, **given, stride=stride, **shifted),
             fill(_BODY, **given, **self.interface, slot_starts=channel_slots(self.epilogue)),
         ]
 

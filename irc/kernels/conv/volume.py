@@ -56,12 +56,13 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     """A generated convolution of planes or volumes whose width is known.
 
     tile: pixels of a row × vectors of output channels.  row: of X and of the result the width, the window's, stride,
-    dilation and padding along it.  depthwise: groups of one input channel, whose output channels stand side by side
-    in memory and vectors, in one "group" of the call.
+    dilation and padding along it.  single: windows have one row of taps.  depthwise: groups of one input channel,
+    whose output channels stand side by side in memory and vectors, in one "group" of the call.
     """
 
     tile: Tile
     row: tuple[int, int, int, int, int, int]
+    single: bool
     depthwise: bool
     epilogue: Epilogue
 
@@ -81,6 +82,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         if not all(d.is_const for d in known) or int(p.result[1]) < 1:
             return
         row = (int(p.size[1]), int(p.result[1]), p.window[1], p.strides[1], p.dilations[1], int(p.padding[1]))
+        single = p.depth.window == p.window[0] == 1
         depthwise = p.ic == 1 and p.groups > 1
         if depthwise and not p.is_volume:  # planes of such channels have kernels of their own
             return
@@ -95,7 +97,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
                 if most < 1 or (vectors - 1) * each.lanes(p.dtype) >= outputs:
                     continue
                 pixels = -(-row[1] // -(-row[1] // most))
-                one = cls(Tile(each, p.dtype, pixels, vectors), row, depthwise, p.epilogue)
+                one = cls(Tile(each, p.dtype, pixels, vectors), row, single, depthwise, p.epilogue)
                 if len(one._starts) <= TILES and one._fits(p):
                     yield one
 
@@ -184,7 +186,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def symbol(self) -> str:
         iw, ow, kw, sw, dw, pw = self.row
         t = self.tile
-        words = f"{iw}_{ow}_k{kw}_s{sw}_d{dw}_p{pw}_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}x{t.lanes}"
+        window = f"{iw}_{ow}_k{'1x' * self.single}{kw}_s{sw}_d{dw}_p{pw}"
+        words = f"{window}_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}x{t.lanes}"
         return symbol(f"volume{'_depthwise' * self.depthwise}", words, self.epilogue.key())
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
@@ -211,8 +214,16 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         t = self.tile
         given = names(t) | self._constants() | self.interface
         kinds = list(dict.fromkeys(map(self._kind, self._starts)))
+        channels = volume_text.ONE_ROW if self.single else volume_text.ROWS
         windows = [
-            fill(volume_text.WINDOW, **given, kind=i, begin=begin, taps="".join(self._taps(ranges)))
+            fill(
+                volume_text.WINDOW,
+                **given,
+                kind=i,
+                begin=begin,
+                taps="".join(self._taps(ranges)),
+                channels=fill(channels, **given, kind=i),
+            )
             for i, (begin, ranges) in enumerate(kinds)
         ]
         given["kinds"] = ", ".join(f"{self.symbol}_tile_{kinds.index(self._kind(s))}" for s in self._starts)
@@ -250,6 +261,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             if self.depthwise
             else f"(front + d0 * g->dilation_d) * (g->ih * {iw})",
             "wrap": "\n        if (where >= o->ring) where -= o->ring;" if self.depthwise else "",
+            "l2": t.isa.l2 // t.dtype.itemsize,
             "tiles": len(self._starts),
             "starts": ", ".join(map(str, self._starts)),
             "room": self._room,

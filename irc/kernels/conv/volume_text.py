@@ -68,13 +68,7 @@ static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, 
         }
     }
     int64_t c = 0;
-    if ($KW == 1 && o->planes == 1 && o->rows == 1) /* loops of one round would cost as much as the products */
-        for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-            ${S}_taps_$kind(acc, $U, 1, o, x, w);
-    for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-        ${S}_taps_$kind(acc, $U, 0, o, x, w);
-    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, 0, o, x, w);
-    IRC_FULL_UNROLL
+$channels    IRC_FULL_UNROLL
     for (int r = $begin; r < $R; r++) {
         IRC_FULL_UNROLL
         for (int v = 0; v < $NV; v++) {
@@ -87,6 +81,22 @@ static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, 
         }
     }
 }
+"""
+
+ONE_ROW = """\
+    const int64_t channels = o->planes && o->rows ? o->channels : 0;
+    for (; c + $U <= channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
+        ${S}_taps_$kind(acc, $U, 1, o, x, w);
+    if ($U > 1 && c < channels) ${S}_taps_$kind(acc, 1, 1, o, x, w);
+"""
+
+ROWS = """\
+    if ($KW == 1 && o->planes == 1 && o->rows == 1) /* loops of one round would cost as much as the products */
+        for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
+            ${S}_taps_$kind(acc, $U, 1, o, x, w);
+    for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
+        ${S}_taps_$kind(acc, $U, 0, o, x, w);
+    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, 0, o, x, w);
 """
 
 FINISH = """
@@ -151,15 +161,21 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
 }
 
 /* Tasks begin to end: blocks of rows innermost, of images within a panel of channels, or of panels within an image:
- * what has more elements, weights or an image, comes from far, and is read once. */
+ * what has more elements, weights or an image, comes from far, and is read once.  Of an image that no cache holds,
+ * though, all panels meet a block at once, unless a panel's weights would be read again for too many. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh;
-    const int heavy = weights * g->panels > g->ic * g->id * g->ih * $IW;
+    const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh, of_image = g->blocks * g->panels;
+    const int64_t plane = g->ic * g->id * g->ih * $IW;
+    const int heavy = weights * g->panels > plane;
+    const int large = plane > $l2 && g->blocks * weights < plane;
     for (; begin < end; begin++) {
-        const int64_t block = begin % g->blocks, at = begin / g->blocks, line = g->panels * g->groups;
-        const int64_t image = heavy ? at % g->batch : at / line, index = heavy ? at / g->batch : at % line;
-        const int64_t panel = index % g->panels, group = index / g->panels, channel = group * g->oc;
+        const int64_t at = begin / g->blocks, line = g->panels * g->groups;
+        const int64_t image = large ? begin / of_image / g->groups : heavy ? at % g->batch : at / line;
+        const int64_t index = heavy ? at / g->batch : at % line;
+        const int64_t panel = large ? begin % g->panels : index % g->panels;
+        const int64_t group = large ? begin / of_image % g->groups : index / g->panels, channel = group * g->oc;
+        const int64_t block = large ? begin / g->panels % g->blocks : begin % g->blocks;
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         ${S}_block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,

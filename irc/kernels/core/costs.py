@@ -19,19 +19,21 @@ class Costs:
 
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
-    that are in no cache.  winograd: of the peak, what products between Winograd's transforms reach.
+    that are in no cache.  winograd: of the peak, what products between Winograd's transforms reach.  gathered: how many
+    times as long tiles over gathered pixels take, which are all in the first caches.
     """
 
     tiles: Mapping[tuple[int, int], float]
     pack: float
     stream: float
     winograd: float = 0.72
+    gathered: float = 1.0
 
 
 COSTS = {
     "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0),
     "avx512 in halves": Costs({(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0, winograd=0.85),
+    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0, winograd=0.85, gathered=0.93),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0),
