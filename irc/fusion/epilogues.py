@@ -17,8 +17,8 @@ from irc.fusion.access import Access, Space, find
 from irc.fusion.elements import Elements, Flat, Inliner, value_of
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import boolean
-from irc.kernels.core.epilogue import Epilogue, acc, slot, supported
+from irc.ir.types import boolean, i8, u8
+from irc.kernels.core.epilogue import Axes, Epilogue, acc, slot, supported
 from irc.traversal import replaced
 
 MOST_NODES = 24
@@ -39,6 +39,11 @@ class FusedEpilogue:
     def plain(cls, value: Value) -> FusedEpilogue:
         """Make the epilogue that stores a result as it is."""
         return cls(value, acc(value.dtype))
+
+    def along(self, axes: Sequence[Axes]) -> Epilogue:
+        """State what a kernel computes, whose operands vary along these axes."""
+        kinds = ((k, s.value.dtype) for k, s in enumerate(self.slots))
+        return Epilogue(self.expr, tuple(axes), byte_slots=tuple((k, kind) for k, kind in kinds if kind in (u8, i8)))
 
 
 class Collector:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from irc.expr import Bin, Call, Const, Expr, Select, Un, Var
+from irc.expr import Bin, Call, Const, Expr, Select, Un, Var, call
 from irc.fusion.access import ZERO, Access, row_major
-from irc.fusion.epilogues import FusedEpilogue, merged
+from irc.fusion.epilogues import MOST_SLOTS, FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.base import Array
-from irc.kernels.core.epilogue import Axes, Epilogue, axes_of, slot
+from irc.kernels.core.epilogue import Axes, axes_of, slot
 from irc.kernels.core.registry import select
 from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, SumProblem, product_of_bytes
 from irc.layout.byte_tables import Lookup
@@ -67,7 +67,7 @@ def select_matmul(selector: Selector, node: Node) -> Selection | None:
     found = _result(selector, result, fits)
     rows = [row(s) or ZERO for s in found.fused.slots]
     kinds: list[Axes] = [axes_of(r, s.strides[-1]) for r, s in zip(rows, found.fused.slots, strict=True)]
-    epilogue = Epilogue(found.fused.expr, tuple(kinds))
+    epilogue = found.fused.along(kinds)
     signs = (left.value.dtype == i8, left.zero is not None)
     problem = product_of_bytes(m, n, k, *signs, epilogue, found.stored, tuple(rows), found.rounding)
     constant, turned = b.const, node.op.transpose_b
@@ -183,8 +183,43 @@ def _result(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> 
         narrow = _cast(selector, fused.value, kind)
         found = None if narrow is None else _rounded(selector.graph, fused, kind)
         if narrow is not None and found is not None:
-            return _Result(found[0], narrow, kind, found[1])
+            result = _Result(found[0], narrow, kind, found[1])
+            return _summed(selector, result, fits) or result
     return _Result(fused, fused.value, f32)
+
+
+def _summed(selector: Selector, result: _Result, fits: Callable[[Access], bool]) -> _Result | None:
+    """Add bytes to those that a kernel would store, if a sum of bytes is all that reads these.
+
+    What is clamped is a byte with its zero point, so that the bounds are those of all layers.
+    """
+    user, own = selector.only_use(result.value), result.rounding
+    op = user.op if user is not None else None
+    if user is None or not isinstance(op, SumOfBytes) or not own.fits:
+        return None
+    terms = list(zip(user.operands, op.scales, strict=True))
+    others = [(Access(x, ZERO, row_major(x.shape)), scale) for x, scale in terms if x is not result.value]
+    slots = [*result.fused.slots, *(access for access, _ in others)]
+    if len(others) + 1 != len(terms) or len(slots) > MOST_SLOTS or not all(fits(access) for access, _ in others):
+        return None
+    found: Expr = Const(-math.fsum(s * z for s, z in zip(op.scales, op.zeros, strict=True)), f32)
+    for k, (_, scale) in enumerate(others):
+        found = slot(len(result.fused.slots) + k, f32) * Const(scale, f32) + found
+    byte = call("round", result.fused.expr)
+    byte = _clamped(byte + Const(float(own.zero), f32) if own.zero else byte, value_range(result.stored))
+    (scale,) = (scale for x, scale in terms if x is result.value)
+    found = byte * Const(scale, f32) + found
+    least, largest = (float(n - op.zero) for n in value_range(op.stored))
+    low, high = op.bounds
+    found = found.max(Const(low, f32)) if low > least else found
+    found = found.min(Const(high, f32)) if high < largest else found
+    fused = replace(result.fused, expr=found, slots=slots)
+    return _Result(fused, user.outputs[0], op.stored, Rounding(op.zero, True))
+
+
+def _clamped(e: Expr, bounds: tuple[float, float]) -> Expr:
+    least, largest = bounds
+    return e.max(Const(float(least), f32)).min(Const(float(largest), f32))
 
 
 def _cast(selector: Selector, value: Value, kind: DType) -> Value | None:

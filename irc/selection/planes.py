@@ -113,7 +113,7 @@ class Planes:
 
     def epilogue(self, fused: FusedEpilogue) -> Epilogue:
         """State the epilogue of a problem."""
-        return Epilogue(fused.expr, tuple(self.axes(s) for s in fused.slots))
+        return fused.along([self.axes(s) for s in fused.slots])
 
     def slots(self, fused: FusedEpilogue) -> tuple[tuple[Dim, Dim], ...]:
         """Return the strides of the epilogue's operands along images and rows."""

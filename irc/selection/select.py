@@ -75,8 +75,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
     bytewise: dict[type[Op], Family] = {Lookup: integer.select_lookup, ChannelsLast: integer.select_lookup}
     bytewise[SumOfBytes] = integer.select_sum
-    done += selector.take(bytewise, dtypes=(i8, u8))
     done += selector.take(integers, dtypes=(i32,))
+    done += selector.take(bytewise, dtypes=(i8, u8))  # after kernels have taken what sums of bytes they can
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
     done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):

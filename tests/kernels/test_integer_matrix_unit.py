@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.expr import Const, call
 from irc.ir.dim import Dim
-from irc.ir.types import DType, f32, i8, i32, u8
+from irc.ir.types import DType, f32, i8, i32, i64, u8
 from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.core.epilogue import Epilogue, acc, slot
 from irc.kernels.core.registry import select
@@ -28,6 +29,11 @@ from tests.support.instruction_sets import emulation
 pytestmark = needs_x86
 AMX = replace(ISAS["amx"], fours=True)
 SCALED = Epilogue(acc() * slot(0) + slot(1), ("row", "full"))
+ROUND = call("round", acc() * slot(0)).max(Const(-128.0, f32)).min(Const(127.0, f32))
+RESIDUAL = {
+    kind: Epilogue(ROUND * Const(0.5, f32) + slot(1) * Const(0.25, f32), ("row", "full"), byte_slots=((1, kind),))
+    for kind in (u8, i8)
+}
 
 
 def product_of(m: int, k: int, n: int, stored: DType, signed: bool) -> IntegerConvProblem:
@@ -42,13 +48,14 @@ def conv_of(
     pad: int = 0,
     stored: DType = u8,
     batch: int = 1,
+    residual: bool = False,
     **given: Any,
 ) -> IntegerConvProblem:
     strides, dilations = given.get("strides", (1, 1)), given.get("dilations", (1, 1))
     spans = zip(size, window, strides, dilations, strict=True)
     oh, ow = ((n + 2 * pad - (k - 1) * d - 1) // s + 1 for n, k, s, d in spans)
     (ih, iw), (ic, oc) = size, channels
-    epilogue = SUMS if stored == i32 else SCALED
+    epilogue = RESIDUAL[stored] if residual else SUMS if stored == i32 else SCALED
     made = IntegerConvProblem.contiguous("nhwc", epilogue, ic, oc, (oh, ow), window, **given)
     return replace(
         made,
@@ -87,6 +94,9 @@ PROBLEMS: dict[str, IntegerConvProblem] = {
     "tasks of rows": product_of(530, 70, 80, u8, False),
     "tasks of columns": product_of(40, 130, 690, i8, True),
     "tasks of images": conv_of((17, 16), (40, 50), (3, 3), 1, batch=2),
+    "residual": conv_of((9, 8), (20, 52), (1, 1), residual=True, batch=2),
+    "signed residual": conv_of((9, 11), (40, 47), (3, 3), 1, stored=i8, residual=True),
+    "tasks with a residual": conv_of((17, 16), (40, 70), (3, 3), 1, batch=2, residual=True),
     "tasks of copies": conv_of((40, 41), (64, 16), (3, 3), 1, batch=2),
 }
 
@@ -142,6 +152,8 @@ def test_every_problem(name: str, chunk: int, built: ctypes.CDLL) -> None:
     assert w.size == packed.elements
     count = int(problem.batch) * pixels * problem.outputs
     slots = [random.random(problem.outputs).astype(np.float32) / 99, random.random(count).astype(np.float32)]
+    for i, kind in problem.epilogue.byte_slots:
+        slots[i] = random.integers(0, 128, count).astype(kind.numpy)
     reads = [x.reshape(-1), w, *([np.array([7], np.int32)] if problem.zeroed else [])]
     reads += slots if problem.stored != i32 else []
     wanted, y = np.zeros(count, problem.stored.numpy), np.full(count + 64, 77, problem.stored.numpy)
@@ -156,6 +168,15 @@ def test_every_problem(name: str, chunk: int, built: ctypes.CDLL) -> None:
     invoke(built, kernel, held.data, *reads[1:], y, scratch[start:], *order, pool=pool)
     assert (scratch[:start] == 0xA5).all() and (scratch[start + size :] == 0xA5).all()
     assert (y[count:] == 77).all()
+    taken = kernel.overwrites({n: Const(v, i64) for n, v in sizes.items()})
+    assert taken == ({len(reads) - 1} if problem.epilogue.byte_slots else set())
+    for place in taken:  # the result there is what it is elsewhere
+        y[:count] = y[:count] + 1
+        there = np.concatenate([reads[place], np.full(64, 77, reads[place].dtype)])
+        given = [held.data, *reads[1:]]
+        invoke(built, kernel, *given[:place], there, *given[place + 1 :], there, scratch[start:], *order, pool=pool)
+        assert (there[count:] == 77).all()
+        y = there
     if problem.stored == f32:
         np.testing.assert_allclose(y[:count], wanted, rtol=1e-6, atol=1e-6)
     else:

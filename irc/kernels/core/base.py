@@ -118,6 +118,13 @@ class Kernel(Generic[P]):
         raise NotImplementedError
 
     # ---------------------------------------------------------------------------- storage
+    def overwrites(self, sizes: Mapping[str, Expr]) -> frozenset[int]:
+        """List the operands, in the order of the call, in whose memory the result of a call with these sizes may be.
+
+        Of such an operand each element is read once, before the result's is written there.
+        """
+        return frozenset()
+
     @property
     def keeps_elements(self) -> bool:
         """Whether results are elements of the input, so that both are stored alike."""

@@ -21,12 +21,13 @@ from typing import Literal
 
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children
 from irc.ir.dim import Dim
-from irc.ir.types import DType, boolean, f32
+from irc.ir.types import DType, boolean, f32, i8, u8
 from irc.kernels.core.isa import C_TYPES
 from irc.kernels.vector.vecmath import FUNCTIONS
 from irc.traversal import fold, transform, walk
 
 Axes = Literal["scalar", "row", "column", "full"]
+C_BYTES = {u8: "uint8_t", i8: "int8_t"}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _MOST_PARTS = 16
 """Steps into a product in the search for a GELU, which has fewer."""
@@ -50,11 +51,13 @@ class Epilogue:
     """An expression over the accumulator and operand slots.
 
     bf16_slots: the slots whose operands are stored as bf16 (`irc.kernels.vector.bf16_io`), of an f32 expression.
+    byte_slots: the slots whose operands are bytes, and their types (`irc.kernels.integer`), of an f32 expression.
     """
 
     expr: Expr
     slots: tuple[Axes, ...] = ()
     bf16_slots: frozenset[int] = frozenset()
+    byte_slots: tuple[tuple[int, DType], ...] = ()
 
     @property
     def dtype(self) -> DType:
@@ -69,7 +72,8 @@ class Epilogue:
         if isinstance(self.expr, Var) and not self.slots:
             return ""
         expr = "; ".join(steps(self.expr))
-        return f"{expr}{self.slots!r}" + (f"{sorted(self.bf16_slots)}" if self.bf16_slots else "")
+        narrow = [*sorted(self.bf16_slots), *(f"{i}:{kind}" for i, kind in self.byte_slots)]
+        return f"{expr}{self.slots!r}" + (f"{narrow}" if narrow else "")
 
     def functions(self) -> tuple[str, ...]:
         """Name the mathematical functions that it calls, each once."""
@@ -77,9 +81,8 @@ class Epilogue:
 
     def pointers(self, scalar: str) -> tuple[tuple[str, str], ...]:
         """Return name and C type of the operands, as a kernel takes them."""
-        return tuple(
-            (f"s{i}", f"const {'uint16_t' if i in self.bf16_slots else scalar} *") for i in range(len(self.slots))
-        )
+        narrow = dict.fromkeys(self.bf16_slots, "uint16_t") | {i: C_BYTES[kind] for i, kind in self.byte_slots}
+        return tuple((f"s{i}", f"const {narrow.get(i, scalar)} *") for i in range(len(self.slots)))
 
     def strides(self, *names: str) -> list[tuple[int, str]]:
         """List (slot, name) of every stride that a kernel takes of the operands.

@@ -63,7 +63,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 def apply(epilogue: Epilogue, accumulator: Array, slots: Sequence[Array]) -> Array:
     """Apply an epilogue to accumulators; slots broadcast."""
-    operands = (s.astype(epilogue.dtype.numpy) if i in epilogue.bf16_slots else s for i, s in enumerate(slots))
+    narrow = epilogue.bf16_slots | dict(epilogue.byte_slots).keys()
+    operands = (s.astype(epilogue.dtype.numpy) if i in narrow else s for i, s in enumerate(slots))
     known = {"acc": accumulator, **{f"slot{i}": s for i, s in enumerate(operands)}}
 
     def value(e: Expr, parts: tuple[Any, ...]) -> Any:

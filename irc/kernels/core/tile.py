@@ -323,12 +323,12 @@ def _fields(epilogue: Epilogue, given: dict[str, object]) -> str:
 
 def _loads(epilogue: Epilogue, given: dict[str, object]) -> str:
     v, lanes = given["V"], given["L"]
-    found: list[str] = []
+    kinds, found = dict(epilogue.byte_slots), list[str]()
     for i, axes in enumerate(epilogue.slots):
         at = f"o->s{i}" + (f" + row * o->s{i}_row" if axes in ("column", "full") else "")
-        half = i in epilogue.bf16_slots
+        half, byte = i in epilogue.bf16_slots, kinds.get(i)
         if axes in ("row", "full"):
-            at, load = f"{at} + col", "irc_half_load" if half else f"{v}_load"
+            at, load = f"{at} + col", "irc_half_load" if half else f"{v}_of_{byte}" if byte else f"{v}_load"
             value = f"part < {lanes} ? {load}_part({at}, part) : {load}({at})"
         else:
             value = f"{v}_all(irc_half_value(*({at})))" if half else f"{v}_all(*({at}))"

@@ -196,7 +196,7 @@ class IntegerConvKernel(WindowsOfBytes):
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
-        in_registers = not self.epilogue.functions()
+        in_registers = not {*self.epilogue.functions()} - {"round"}
         given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
         return [
             *self.shared(whole),

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from irc.expr import Expr
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32
 from irc.kernels.core.base import Array, Packed
@@ -292,6 +293,9 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
 
         elements = len(starts) * self.isa.vector * (2 + kh * groups * joint)
         return Packed(("depthwise bytes", self.lanes, self.unit, problem.window, joint), i8, elements, pack)
+
+    def overwrites(self, sizes: Mapping[str, Expr]) -> frozenset[int]:
+        return frozenset()  # channels of vectors that overlap are computed twice
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         channels, kh, kw = sizes["groups"], sizes["kh"], sizes["kw"]

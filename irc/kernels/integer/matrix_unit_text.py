@@ -25,6 +25,10 @@ typedef struct {
 IRC_HELPER int64_t irc_bytes_pixels(int64_t tile, int64_t height, int64_t positions, int64_t wide, int64_t width,
                                     int64_t number, uint8_t *from, int64_t n) {
     const int64_t own = tile * height, first = own < positions - height ? own : positions - height;
+    if (width == wide) { /* all of them: divisions would take as long as the products of a chunk */
+        for (int64_t i = own - first; i < height; i++) from[n++] = (uint8_t)(number + i);
+        return n;
+    }
     int64_t x = own % wide;
     for (int64_t i = own - first; i < height; i++) { /* the last tile begins with rows of the one before */
         from[n] = (uint8_t)(number + i);
@@ -270,8 +274,11 @@ $choose
                 k.ahead += 64 * lines * w->chunks;
                 int64_t count = irc_bytes_pixels(tile, height, w->positions, w->wide, g->ow, 0, rows, 0);
                 if (two) count = irc_bytes_pixels(tile + 1, height, w->positions, w->wide, g->ow, height, rows, count);
-                const int64_t x = tile * height % w->wide;
-                rest.row = tile * height / w->wide * g->ow + (x < g->ow ? x : g->ow);
+                rest.row = tile * height;
+                if (w->wide != g->ow) {
+                    const int64_t x = rest.row % w->wide;
+                    rest.row = rest.row / w->wide * g->ow + (x < g->ow ? x : g->ow);
+                }
                 rest.o = o;
                 rest.sums = to;
                 rest.from = rows;

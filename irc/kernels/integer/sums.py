@@ -12,6 +12,7 @@ from typing import Self
 
 import numpy as np
 
+from irc.expr import Expr
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, value_range
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
@@ -97,6 +98,9 @@ class SumKernel(Kernel[SumProblem]):
         """Describe the numbers as they are."""
         return Packed(("terms",), f32, 2 * len(self.given) + 2, np.ascontiguousarray)
 
+    def overwrites(self, sizes: Mapping[str, Expr]) -> frozenset[int]:
+        return frozenset({0, *range(2, len(self.given) + 1)})
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         n, numbers = sizes["n"], np.asarray(reads[1], np.float32)
         sums = np.zeros(n, np.float32)
@@ -162,4 +166,4 @@ class SumKernel(Kernel[SumProblem]):
             copies="".join(f"    __builtin_memcpy(rest[{k}], g->x{k} + i, (size_t)(last - i));\n" for k in numbers),
             **self.interface,
         )
-        return [HEAD, MEMORY[bits], PUT[bits], rounding(bits), saturate(self.found, bits), text]
+        return [HEAD, MEMORY[bits], *PUT[bits], rounding(bits), saturate(self.found, bits), text]

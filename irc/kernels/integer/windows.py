@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from irc.arrays import Array
+from irc.expr import Expr
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType, f32, i8, i32, u8, value_range
 from irc.kernels.conv import reference
@@ -18,7 +19,7 @@ from irc.kernels.core.text import Part, fill
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, IntegerConvProblem
-from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate
+from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate, widen
 from irc.kernels.vector.pixels import slot_starts
 
 C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
@@ -67,6 +68,15 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
         strides, dilations = (sizes["stride_h"], sizes["stride_w"]), (sizes["dilation_h"], sizes["dilation_w"])
         given = w.astype(np.int64), sizes["groups"], strides, dilations, self.epilogue, operands
         reference.convolve("nhwc", *given, writes, sizes, own, self.rounded)
+
+    def overwrites(self, sizes: Mapping[str, Expr]) -> frozenset[int]:
+        first, kinds = (3 if self.zeroed else 2), dict(self.epilogue.byte_slots)
+
+        def stands_there(i: int) -> bool:
+            strides = ((sizes[f"s{i}_{axis}"], sizes[f"y_{axis}"]) for axis in ("batch", "pixel"))
+            return kinds[i].itemsize == self.stored.itemsize and all(own == there for own, there in strides)
+
+        return frozenset(first + i for i in kinds if self.epilogue.is_residual(i) and stands_there(i))
 
     # ---------------------------------------------------------------------------------- C
     @property
@@ -129,5 +139,6 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
     def shared(self, tile: Tile) -> list[Part]:
         """List the pieces that all such kernels need."""
         bits = self.isa.vector * 8
-        byte = [PUT[bits], rounding(bits), saturate(self.stored, bits)] if self.stored in BYTES else []
-        return [prelude(tile, self.epilogue), MEMORY[bits], *byte, text.WALK]
+        byte = [*PUT[bits], rounding(bits), saturate(self.stored, bits)] if self.stored in BYTES else []
+        read = [widen(kind, bits) for kind in dict.fromkeys(kind for _, kind in self.epilogue.byte_slots)]
+        return [prelude(tile, self.epilogue), MEMORY[bits], *read, *byte, text.WALK]

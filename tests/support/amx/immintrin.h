@@ -93,6 +93,13 @@ IRC_TEST __m512i _mm512_cvtepu8_epi32(__m128i x) {
     for (int i = 0; i < 16; i++) found[i] = bytes[i];
     return found;
 }
+IRC_TEST __m512i _mm512_cvtepi8_epi32(__m128i x) {
+    int8_t bytes[16];
+    __m512i found;
+    memcpy(bytes, &x, sizeof x);
+    for (int i = 0; i < 16; i++) found[i] = (uint32_t)bytes[i];
+    return found;
+}
 IRC_TEST __m512i _mm512_cvtepu16_epi32(__m256i x) {
     uint16_t given[16];
     uint32_t found[16];
@@ -104,6 +111,14 @@ IRC_TEST __m512i _mm512_cvtepu16_epi32(__m256i x) {
 }
 
 /* Masked accesses: what is masked is neither read nor written. */
+IRC_TEST __m128i _mm_maskz_loadu_epi8(uint16_t mask, const void *p) {
+    uint8_t found[16] = {0};
+    __m128i x;
+    for (int i = 0; i < 16; i++)
+        if (mask >> i & 1) found[i] = ((const uint8_t *)p)[i];
+    memcpy(&x, found, sizeof x);
+    return x;
+}
 IRC_TEST __m256i _mm256_maskz_loadu_epi16(uint16_t mask, const void *p) {
     uint16_t found[16] = {0};
     __m256i x;
@@ -162,6 +177,11 @@ IRC_TEST __m256i _mm512_castsi512_si256(__m512i x) { return _mm512_extracti64x4_
 IRC_TEST __m128i _mm512_castsi512_si128(__m512i x) {
     __m128i found;
     memcpy(&found, &x, sizeof found);
+    return found;
+}
+IRC_TEST __m128i _mm512_extracti32x4_epi32(__m512i x, int quarter) {
+    __m128i found;
+    memcpy(&found, (const uint8_t *)&x + 16 * quarter, sizeof found);
     return found;
 }
 IRC_TEST __m512i _mm512_set1_epi32(int a) { return (__m512i){0} + (uint32_t)a; }
