@@ -67,16 +67,14 @@ IRC_APART void ${S}_pack_k(const ${S}_args *g, const float *k, int64_t keys, uin
                 const int64_t part = left - 16 * half;
                 irc_f32x16 x[16];
                 if (have >= 16 && part >= 16) {
-                    IRC_FULL_UNROLL
-                    for (int i = 0; i < 16; i++) x[i] = irc_f32x16_load(from + half * 16 + i * g->k_row);
+                    EACH(i < 16) x[i] = irc_f32x16_load(from + half * 16 + i * g->k_row);
                 } else {
                     IRC_FULL_UNROLL
                     for (int i = 0; i < 16; i++)
                         x[i] = ${S}_some(from + half * 16 + i * g->k_row, i < have ? part : 0);
                 }
                 irc_f32x16_square(x);
-                IRC_FULL_UNROLL
-                for (int i = 0; i < 16; i++) irc_f32x16_store(columns[half] + i * 16, x[i]);
+                EACH(i < 16) irc_f32x16_store(columns[half] + i * 16, x[i]);
             }
             for (int64_t p = 0; p < 16; p++) {
                 const irc_f32x16 x = irc_f32x16_load(columns[0] + p * 16), y = irc_f32x16_load(columns[1] + p * 16);
@@ -153,8 +151,7 @@ IRC_INLINE void ${S}_largest(${S}_work *w, int64_t row_i) {
     int64_t have = ${S}_reach(g, i) - k0, j = 0;
     have = have < 0 ? 0 : have < w->keys ? have : w->keys;
     irc_f32x16 most[4];
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) most[u] = irc_f32x16_all(row->largest);
+    EACH(u < 4) most[u] = irc_f32x16_all(row->largest);
     for (; $whole && j + 64 <= have; j += 64) {
         IRC_FULL_UNROLL
         for (int u = 0; u < 4; u++) {

@@ -14,19 +14,10 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const float *restri
         }
     }
     for (; k > 0; k--, a++, b += $NR) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i * $AS] * bv[w];
-        }
+        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
+        EACH(i < R, w < W) acc[i][w] += a[i * $AS] * bv[w];
     }
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) ${V}_store(c + i * $AS + w * $L, acc[i][w]);
-    }
+    EACH(i < R, w < W) ${V}_store(c + i * $AS + w * $L, acc[i][w]);
 }
 """
 
@@ -93,8 +84,7 @@ static void ${S}_pack_k(const ${S}_args *g, const float *from, int64_t keys, flo
                 __builtin_prefetch(k + (i + $L) * g->k_row + j);
             }
             ${V}_square(x);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) ${V}_store(out + (j + i) * $NR, x[i]);
+            EACH(i < $L) ${V}_store(out + (j + i) * $NR, x[i]);
         }
         for (; j < g->d; j++)
             for (int i = 0; i < $L; i++) out[j * $NR + i] = k[(i < have ? i : 0) * g->k_row + j * g->k_col];
@@ -127,8 +117,7 @@ IRC_INLINE float ${S}_largest(const ${S}_args *g, const ${S}_place *at, int64_t 
     int64_t have = ${S}_reach(g, i) - k0;
     have = have < 0 ? 0 : have < keys ? have : keys;
     $V most[4];
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) most[u] = ${V}_all(before);
+    EACH(u < 4) most[u] = ${V}_all(before);
     int64_t j = 0;
     for (; $whole && j + 4 * $L <= have; j += 4 * $L) {
         IRC_FULL_UNROLL
@@ -155,8 +144,7 @@ IRC_INLINE float ${S}_largest(const ${S}_args *g, const ${S}_place *at, int64_t 
 IRC_INLINE float ${S}_exponentials(float *scores, float largest, int64_t have, int64_t keys) {
     const $V base = ${V}_all(largest);
     $V sum[4];
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) sum[u] = ($V){0};
+    EACH(u < 4) sum[u] = ($V){0};
     int64_t j = 0;
     for (; j + 4 * $L <= have; j += 4 * $L) {
         IRC_FULL_UNROLL
@@ -281,13 +269,11 @@ static void ${S}_dots(const ${S}_args *g, const float *q, const float *k, int64_
         }
         for (int64_t i = 0; i < whole; i += $L) {
             const $V x = ${V}_load(q + i);
-            IRC_FULL_UNROLL
-            for (int u = 0; u < $G; u++) acc[u] += x * ${V}_load(from[u] + i);
+            EACH(u < $G) acc[u] += x * ${V}_load(from[u] + i);
         }
         if (whole < g->d) {
             const $V x = ${V}_load(q + whole);
-            IRC_FULL_UNROLL
-            for (int u = 0; u < $G; u++) acc[u] += x * ${V}_load_part(from[u] + whole, g->d - whole);
+            EACH(u < $G) acc[u] += x * ${V}_load_part(from[u] + whole, g->d - whole);
         }
 $dots        ${V}_store(scores + j, acc[0]); /* what is beyond $G lanes is overwritten, or not used */
     }
@@ -298,8 +284,7 @@ static void ${S}_mix(const ${S}_args *g, const float *weights, const float *v, i
     int64_t col = 0;
     for (; col + 4 * $L <= g->dv; col += 4 * $L) {
         $V acc[4], odd[4];
-        IRC_FULL_UNROLL
-        for (int u = 0; u < 4; u++) acc[u] = ${V}_load(out + col + u * $L), odd[u] = ($V){0};
+        EACH(u < 4) acc[u] = ${V}_load(out + col + u * $L), odd[u] = ($V){0};
         const float *from = v + col;
         int64_t j = 0;
         for (; j + 2 <= keys; j += 2, from += 2 * g->v_row) {

@@ -50,8 +50,7 @@ _TILE = """
 IRC_INLINE void ${S}_taps($V *acc, const int inside, const $X *from, int64_t step, const $T *w, uint64_t in) {
     $V tap[$KW], v;
     (void)in;
-    IRC_FULL_UNROLL
-    for (int k = 0; k < $KW; k++) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
+    EACH(k < $KW) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
 $columns}
 
 /* Applies the epilogue to n pixels of a vector of channels, and stores them. */
@@ -86,8 +85,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
                 const $T *const w = weights + vector * ($KH * $KW * $L);
                 const $X *at = corner + channel;
                 $V acc[$P];
-                IRC_FULL_UNROLL
-                for (int p = 0; p < $P; p++) acc[p] = ($V){0};
+                EACH(p < $P) acc[p] = ($V){0};
                 if (whole) {$unroll
                     for (int k = 0; k < $KH; k++, at += down) ${S}_taps(acc, 1, at, step, w + k * ($KW * $L), 0);
                     ${S}_finish(o, acc, 1, pixel, $P, channel);

@@ -52,16 +52,13 @@ static void ${S}_turn(const $T *from, const int64_t *at, int64_t count, int64_t 
         const int64_t n = count - p < $L ? count - p : $L;
         $V v[$L];
         if (n == $L) {
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) v[i] = ${V}_load(from + at[i] + p);
+            EACH(i < $L) v[i] = ${V}_load(from + at[i] + p);
         } else {
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) v[i] = ${V}_load_part(from + at[i] + p, n);
+            EACH(i < $L) v[i] = ${V}_load_part(from + at[i] + p, n);
         }
         ${V}_square(v);
         if (left > $L && n == $L) {
-            IRC_FULL_UNROLL
-            for (int j = 0; j < $L; j++) ${V}_store(to + j * $L, v[j]);
+            EACH(j < $L) ${V}_store(to + j * $L, v[j]);
             to += $L * $L, left -= $L;
             continue;
         }
@@ -92,8 +89,7 @@ _BODY = """
 /* One row of the window: `from` stands on the tile's first column, `w` are the taps. */
 IRC_INLINE void ${S}_taps($V *acc, const $T *from, const $T *w) {
     $V tap[$KW], v;
-    IRC_FULL_UNROLL
-    for (int k = 0; k < $KW; k++) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
+    EACH(k < $KW) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
 $columns}
 
 /* The sums of some rows of one vector of channels. */
@@ -107,8 +103,7 @@ static void ${S}_rows(const ${S}_call *g, const $T *turned, const $T *w, int64_t
             IRC_FULL_UNROLL
             for (int p = 0; p < $P; p++) acc[p] = ($V){0};$unroll
             for (int k = 0; k < $KH; k++) ${S}_taps(acc, from + k * $DH * row, w + k * ($KW * $L));
-            IRC_FULL_UNROLL
-            for (int p = 0; p < $P; p++) ${V}_store(sums + (x + p) * $L, acc[p]);
+            EACH(p < $P) ${V}_store(sums + (x + p) * $L, acc[p]);
             if (x == last) break;
         }
     }
@@ -122,8 +117,7 @@ static void ${S}_finish(const ${S}_out *given, int64_t channel, int64_t step, in
         if (p > n - $L && n >= $L) p = n - $L; /* the last pixels overlap those before */
         const int64_t part = n - p < $L ? n - p : $L;
         $V v[$L];
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $L; i++) v[i] = ${V}_load(sums + (p + i) * $L);
+        EACH(i < $L) v[i] = ${V}_load(sums + (p + i) * $L);
         ${V}_square(v);
 $finish    }
 }
@@ -195,8 +189,7 @@ _AT_ONCE = """\
 
 _ONE_BY_ONE = """\
         _Alignas(64) $T values[$L * $L];
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $L; i++) ${V}_store(values + i * $L, v[i]);
+        EACH(i < $L) ${V}_store(values + i * $L, v[i]);
         for (int i = 0; i < have; i++)
 """
 

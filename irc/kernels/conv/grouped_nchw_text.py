@@ -40,23 +40,17 @@ static void ${S}_pad(const ${S}_call *g, const $T *x, int64_t y0, int64_t x0, in
 
 TILE = """
 IRC_INLINE void ${S}_load($V *x, const $T *from) {
-    IRC_FULL_UNROLL
-    for (int u = 0; u < $U; u++) x[u] = ${V}_load(from + u * $L), ${V}_keep(&x[u]);
+    EACH(u < $U) x[u] = ${V}_load(from + u * $L), ${V}_keep(&x[u]);
 }
 
 /* Adds the products of a tap to row r of every channel of a tile. */
 IRC_INLINE void ${S}_add($V *acc, const int r, const $V *x, const $T *w) {
-    IRC_FULL_UNROLL
-    for (int o = 0; o < $OB; o++) {
-        IRC_FULL_UNROLL
-        for (int u = 0; u < $U; u++) acc[(o * $R + r) * $U + u] += w[o] * x[u];
-    }
+    EACH(o < $OB, u < $U) acc[(o * $R + r) * $U + u] += w[o] * x[u];
 }
 
 /* The sums of the tile whose first row begins at `at`. */
 IRC_INLINE void ${S}_tile($V *acc, const ${S}_call *g, const $T *at, const $T *w) {
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $OB * $R * $U; i++) acc[i] = ($V){0};
+    EACH(i < $OB * $R * $U) acc[i] = ($V){0};
     for (int64_t c = 0; c < $IC; c++, at += g->plane) {$unroll
         for (int kx = 0; kx < $KW; kx++, w += $KH * $OB) {
             const $T *const col = at + kx % $PX * g->phase + kx * $DW / $SW;
@@ -105,8 +99,7 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
                 if (x == last) break;
                 continue;
             }
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $OB * $R * $U; i++) ${V}_store(sums + i * $L, acc[i]);
+            EACH(i < $OB * $R * $U) ${V}_store(sums + i * $L, acc[i]);
             for (int k = 0; k < $OB; k++) {
                 for (int r = 0; r < $R && y + r * $D < high; r++) {
                     const $T *from = sums + (k * $R + r) * ($U * $L);

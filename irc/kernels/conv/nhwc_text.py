@@ -63,14 +63,7 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
                         bv[v] = ${V}_load(w + u * $NR + v * $L);
                         if (v * $L * $size % 64 == 0) __builtin_prefetch(w + $near + u * $NR + v * $L);
                     }
-                    IRC_FULL_UNROLL
-                    for (int s = 0; s < S; s++) {
-                        IRC_FULL_UNROLL
-                        for (int i = 0; i < R; i++) {
-                            IRC_FULL_UNROLL
-                            for (int v = 0; v < W; v++) acc[s * R + i][v] += at[s * $SEGMENT + i * $PIXEL + u] * bv[v];
-                        }
-                    }
+                    EACH(s < S, i < R, v < W) acc[s * R + i][v] += at[s * $SEGMENT + i * $PIXEL + u] * bv[v];
                 }
             }
         }
@@ -81,11 +74,7 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
         }
     }
     if (first) return;
-    IRC_FULL_UNROLL
-    for (int i = 0; i < S * R; i++) {
-        IRC_FULL_UNROLL
-        for (int v = 0; v < W; v++) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
-    }
+    EACH(i < S * R, v < W) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
 }
 """
 
@@ -343,11 +332,7 @@ static void ${O}_$instance(const ${O}_out *o, int64_t row, int64_t col, const ir
         return;
     }
     $T *const to = c;
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $segments * $height; i++) {
-        IRC_FULL_UNROLL
-        for (int v = 0; v < $width; v++) ${V}_store(to + i * c_row + v * $L, acc[i][v]);
-    }
+    EACH(i < $segments * $height, v < $width) ${V}_store(to + i * c_row + v * $L, acc[i][v]);
 }
 """
 

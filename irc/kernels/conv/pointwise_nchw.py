@@ -40,20 +40,11 @@ WORTHWHILE = 50_000  # elements read and written below which one thread does all
 _ROWS = """
 /* The sums of a tile: $OB outputs, U vectors of pixels. */
 IRC_INLINE void ${S}_sums($V acc[$OB][$U], const int U, const $T *x, int64_t step, const $T *w) {
-    IRC_FULL_UNROLL
-    for (int k = 0; k < $OB; k++) {
-        IRC_FULL_UNROLL
-        for (int u = 0; u < U; u++) acc[k][u] = ($V){0};
-    }
+    EACH(k < $OB, u < U) acc[k][u] = ($V){0};
     for (int64_t c = 0; c < $IC; c++, x += step, w += $OB) {
         $V v[$U];
-        IRC_FULL_UNROLL
-        for (int u = 0; u < U; u++) v[u] = ${V}_load(x + u * $L);
-        IRC_FULL_UNROLL
-        for (int k = 0; k < $OB; k++) {
-            IRC_FULL_UNROLL
-            for (int u = 0; u < U; u++) acc[k][u] += w[k] * v[u];
-        }
+        EACH(u < U) v[u] = ${V}_load(x + u * $L);
+        EACH(k < $OB, u < U) acc[k][u] += w[k] * v[u];
     }
 }
 
@@ -79,8 +70,7 @@ $store    }
             }
         }
         _Alignas(64) $T sums[$OB * $L];
-        IRC_FULL_UNROLL
-        for (int k = 0; k < $OB; k++) ${V}_store(sums + k * $L, acc[k][0]);
+        EACH(k < $OB) ${V}_store(sums + k * $L, acc[k][0]);
         for (int64_t k = 0; k < high; k++) {
             const $V y = ${S}_epilogue(o, ${V}_load(sums + k * $L), row + k, p, n);
             if (n == $L) ${V}_store(o->c + (row + k) * o->c_row + p, y);
@@ -104,8 +94,7 @@ _AT_ONCE = """\
 
 _ONE_BY_ONE = """\
         _Alignas(64) $T sums[$OB * $U * $L];
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $OB * $U; i++) ${V}_store(sums + i * $L, acc[i / $U][i % $U]);
+        EACH(i < $OB * $U) ${V}_store(sums + i * $L, acc[i / $U][i % $U]);
         for (int64_t k = 0; k < high; k++) {
             for (int64_t u = 0; u < $U * $L; u += $L) {
                 const $V y = ${S}_epilogue(o, ${V}_load(sums + k * $U * $L + u), row + k, p + u, $L);

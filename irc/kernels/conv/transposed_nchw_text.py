@@ -14,8 +14,7 @@ static void ${S}_panels(const ${S}_args *g, int64_t matrix, int64_t first, int64
                 const $T *from = x + i * $NR;
                 const int64_t left = n - i * $NR;
                 if (left >= $NR) {
-                    IRC_FULL_UNROLL
-                    for (int w = 0; w < $NV; w++) ${V}_store(panel + w * $L, ${V}_load(from + w * $L));
+                    EACH(w < $NV) ${V}_store(panel + w * $L, ${V}_load(from + w * $L));
                     continue;
                 }
                 for (int w = 0; w < $NV; w++) {
@@ -78,8 +77,7 @@ static void ${S}_row(const ${S}_out *o, const $T *const *from, int64_t n, int64_
         next = (begin + $LINE / $SW) * $SW < x1 ? (begin + $LINE / $SW) * $SW : x1;
         for (int64_t q = begin; q * $SW < next; q += $L) {
             $V acc[$SW];
-            IRC_FULL_UNROLL
-            for (int r = 0; r < $SW; r++) acc[r] = ($V){0};
+            EACH(r < $SW) acc[r] = ($V){0};
             if (q >= $reach && q + $L <= iw) {
                 for (int64_t i = 0; i < n; i++) {
                     const $T *at = from[i] + q;

@@ -20,12 +20,10 @@ IRC_INLINE void ${S}_inside(int64_t low, int64_t step, int64_t size, int64_t cou
 IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
     $V b[$NV];
     __asm__ volatile("" ::: "memory"); /* weights of the next tap, loaded early, would displace sums */
-    IRC_FULL_UNROLL
-    for (int v = 0; v < $NV; v++) b[v] = ${V}_load(w + v * $L);
+    EACH(v < $NV) b[v] = ${V}_load(w + v * $L);
     IRC_FULL_UNROLL
     for (int r = lo; r < hi; r++) {
-        IRC_FULL_UNROLL
-        for (int v = 0; v < $NV; v++) acc[r][v] += $element * b[v];
+        EACH(v < $NV) acc[r][v] += $element * b[v];
     }
 }
 
@@ -59,14 +57,7 @@ $fetch$taps            }
 static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
     const ${S}_window *const o = given;
     $V acc[$U][$R][$NV];
-    IRC_FULL_UNROLL
-    for (int u = 0; u < $U; u++) {
-        IRC_FULL_UNROLL
-        for (int r = 0; r < $R; r++) {
-            IRC_FULL_UNROLL
-            for (int v = 0; v < $NV; v++) acc[u][r][v] = ($V){0};
-        }
-    }
+    EACH(u < $U, r < $R, v < $NV) acc[u][r][v] = ($V){0};
     int64_t c = 0;
 $channels    IRC_FULL_UNROLL
     for (int r = $begin; r < $R; r++) {
@@ -108,8 +99,7 @@ static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_
             const int64_t part = ${S}_least(n - p, $L);
             const $T *from = sums + p * $NR + first; /* behind the last sums there is room for a square */
             $V x[$L];
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) x[i] = ${V}_load(from + i * $NR);
+            EACH(i < $L) x[i] = ${V}_load(from + i * $NR);
             ${V}_square(x);
             for (int64_t j = 0; j < high; j++) {
                 $T *to = o->c + (row + first + j) * o->c_row + col + p;
@@ -204,11 +194,9 @@ static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t channel, int64_
     $V v[$L];
     for (int64_t p = 0; p < n; p += $L, to += $L * $L) {
         if (p + $L <= n) {
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) v[i] = ${V}_load(of[i] + p);
+            EACH(i < $L) v[i] = ${V}_load(of[i] + p);
             ${V}_square(v);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) ${V}_store(to + i * $L, v[i]);
+            EACH(i < $L) ${V}_store(to + i * $L, v[i]);
         } else {
             for (int i = 0; i < $L; i++) v[i] = ${V}_load_part(of[i] + p, n - p);
             ${V}_square(v);

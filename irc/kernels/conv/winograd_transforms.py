@@ -84,11 +84,9 @@ IRC_INLINE void irc_winograd_${M}x${M}_enter_$V(const int whole, uint64_t inside
     IRC_FULL_UNROLL
     for (int y = 0; y < $N; y++) {
         $V line[$N], made[$N];
-        IRC_FULL_UNROLL
-        for (int x = 0; x < $N; x++) line[x] = t[x][y];
+        EACH(x < $N) line[x] = t[x][y];
         irc_winograd_${M}x${M}_enter_line_$V(line, made);
-        IRC_FULL_UNROLL
-        for (int x = 0; x < $N; x++) ${V}_store(to + ($N * y + x) * step, made[x]);
+        EACH(x < $N) ${V}_store(to + ($N * y + x) * step, made[x]);
     }
 }
 """
@@ -111,15 +109,13 @@ IRC_INLINE void irc_winograd_${M}x${M}_leave_$V(const $T *from, int64_t step, $V
     IRC_FULL_UNROLL
     for (int i = 0; i < $N; i++) {
         $V m[$N];
-        IRC_FULL_UNROLL
-        for (int x = 0; x < $N; x++) m[x] = ${V}_load(from + ($N * x + i) * step);
+        EACH(x < $N) m[x] = ${V}_load(from + ($N * x + i) * step);
         irc_winograd_${M}x${M}_leave_line_$V(m, t[i]);
     }
     IRC_FULL_UNROLL
     for (int k = 0; k < $M; k++) {
         $V line[$N];
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $N; i++) line[i] = t[i][k];
+        EACH(i < $N) line[i] = t[i][k];
         irc_winograd_${M}x${M}_leave_line_$V(line, y[k]);
     }
 }

@@ -24,14 +24,12 @@ ADD_AND_STORE = """\
     if (from) {
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++, from += from_row) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(from + w * $L);
+            EACH(w < W) acc[i][w] += ${V}_load(from + w * $L);
         }
     }
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++, to += to_row) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) ${V}_store(to + w * $L, acc[i][w]);
+        EACH(w < W) ${V}_store(to + w * $L, acc[i][w]);
     }
 }
 """
@@ -62,34 +60,19 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         ahead += $steps * hop;
         IRC_FULL_UNROLL
         for (int step = 0; step < $steps; step++, a += R, b += $NR) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < W; w++) acc[i][w] += a[i] * bv[w];
-            }
+            EACH(w < W) bv[w] = ${V}_load(b + w * $L);
+            EACH(i < R, w < W) acc[i][w] += a[i] * bv[w];
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
         IRC_FULL_UNROLL
         for (int line = 0; line < U * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
         ahead += U * hop;
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i] * bv[w];
-        }
+        EACH(i < R, w < W) acc[i][w] += a[i] * bv[w];
         if (U == 1) continue;
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) odd[i][w] += a[R + i] * bv[w];
-        }
+        EACH(w < W) bv[w] = ${V}_load(b + $NR + w * $L);
+        EACH(i < R, w < W) odd[i][w] += a[R + i] * bv[w];
     }
     if (U == 2) {
         IRC_FULL_UNROLL

@@ -55,29 +55,22 @@ typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int
 IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
                         const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row) {
     $V all[$MR][$NC], bv[$NC];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        IRC_FULL_UNROLL
-        for (int c = 0; c < C; c++) all[i][c] = ($V){0};
-    }
+    EACH(i < R, c < C) all[i][c] = ($V){0};
 $lines    for (; k >= $L; k -= $L, a += $L, b += $L) {
 $step    }
     if (k > 0) {
-        IRC_FULL_UNROLL
-        for (int c = 0; c < C; c++) bv[c] = ${V}_load_part(b + c * b_col, k);
+        EACH(c < C) bv[c] = ${V}_load_part(b + c * b_col, k);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             const $V x = ${V}_load_part(a + i * a_row, k);
-            IRC_FULL_UNROLL
-            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
+            EACH(c < C) all[i][c] += x * bv[c];
         }
     }
     IRC_FULL_UNROLL
     for (int i = 0; i < R * C; i += $P) {
         $V acc[$P];
         $T got[$L];
-        IRC_FULL_UNROLL
-        for (int u = 0; u < $P; u++) acc[u] = i + u < R * C ? all[(i + u) / C][(i + u) % C] : ($V){0};
+        EACH(u < $P) acc[u] = i + u < R * C ? all[(i + u) / C][(i + u) % C] : ($V){0};
 $dots        ${V}_store(got, acc[0]);
         IRC_FULL_UNROLL
         for (int u = 0; u < $P; u++)
@@ -87,21 +80,18 @@ $dots        ${V}_store(got, acc[0]);
 """
 
 _STEP = """\
-        IRC_FULL_UNROLL
-        for (int c = 0; c < C; c++) bv[c] = ${V}_load(b + c * b_col);
+        EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             $V x = ${V}_load(a + i * a_row);
             ${V}_keep(&x);
-            IRC_FULL_UNROLL
-            for (int c = 0; c < C; c++) all[i][c] += x * bv[c];
+            EACH(c < C) all[i][c] += x * bv[c];
         }
 """
 
 _LINES = """\
     for (; k >= $line; k -= $line) { /* a line of the cache at a time, and those of the next columns */
-        IRC_FULL_UNROLL
-        for (int c = 0; c < C; c++) __builtin_prefetch(b + (C + c) * b_col, 0, 1);
+        EACH(c < C) __builtin_prefetch(b + (C + c) * b_col, 0, 1);
         IRC_FULL_UNROLL
         for (int s = 0; s < $line / $L; s++, a += $L, b += $L) {
 $step        }
@@ -127,8 +117,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
         if (g->b_col == 1 && have >= 4) {
             for (; k + $L <= g->k; k += $L) {
                 $V x[$L];
-                IRC_FULL_UNROLL
-                for (int i = 0; i < $L; i++) x[i] = ${V}_load_part(from + (k + i) * g->b_row, have);
+                EACH(i < $L) x[i] = ${V}_load_part(from + (k + i) * g->b_row, have);
                 ${V}_square(x);
                 for (int64_t j = 0; j < have; j++) ${V}_store(to + j * step + k, x[j]);
             }

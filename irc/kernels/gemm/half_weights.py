@@ -49,8 +49,7 @@ _TILE = """\
 /* $R rows: sums[R][$NR] = A · B, a panel of B from `b` on. */
 static void ${body}_$R(int64_t k, const float *a, int64_t a_row, int64_t a_col, const unsigned char *b,
                        float *restrict sums) {
-    IRC_FULL_UNROLL
-    for (int r = 0; r < $R * $NV; r++) ${V}_store(sums + r * $L, ($V){0});
+    EACH(r < $R * $NV) ${V}_store(sums + r * $L, ($V){0});
     for (; k > 0; k -= $longest) {
         const int64_t some = k < $longest ? k : $longest;
         $V acc[$R][$NV] = {{{0}}};
@@ -63,8 +62,7 @@ static void ${body}_$R(int64_t k, const float *a, int64_t a_row, int64_t a_col, 
             IRC_FULL_UNROLL
             for (int w = 0; w < $NV; w++) {
                 const $V x = ${V}_of_$floats(b + w * $L * 2);
-                IRC_FULL_UNROLL
-                for (int r = 0; r < $R; r++) acc[r][w] += a[r * a_row] * x;
+                EACH(r < $R) acc[r][w] += a[r * a_row] * x;
             }
         }
         IRC_FULL_UNROLL

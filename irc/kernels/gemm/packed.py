@@ -59,11 +59,9 @@ static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows
         done = k / $L * $L;
         for (int64_t j = 0; j < done; j += $L) {
             $V x[$L];
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) x[i] = ${V}_load(a + (i < rows ? i : rows - 1) * row + j);
+            EACH(i < $L) x[i] = ${V}_load(a + (i < rows ? i : rows - 1) * row + j);
             ${V}_square(x);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * rows, x[i]);
+            EACH(i < $L) ${V}_store(to + (j + i) * rows, x[i]);
         }
     } else if (col == 1) {
         const int64_t second = rows > 1 ? row : 0, third = rows > 2 ? 2 * row : 0, fourth = rows > 3 ? 3 * row : 0;
@@ -101,11 +99,9 @@ static void ${S}_pack_columns(const $T *b, int64_t step, int64_t have, int64_t k
         for (int i = 0; i < $L; i++) of[i] = b + (w * $L + i < have ? w * $L + i : have - 1) * step;
         for (int64_t j = 0; j < whole; j += $L) {
             $V x[$L];
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) x[i] = ${V}_load(of[i] + j);
+            EACH(i < $L) x[i] = ${V}_load(of[i] + j);
             ${V}_square(x);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < $L; i++) ${V}_store(to + (j + i) * $NR + w * $L, x[i]);
+            EACH(i < $L) ${V}_store(to + (j + i) * $NR + w * $L, x[i]);
         }
     }
     if (whole == k) return;

@@ -120,8 +120,7 @@ $pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
 
 _TOGETHER = """\
     if (rows == $R && o->c_row == $n) { /* rows that follow one another */
-        IRC_FULL_UNROLL
-        for (int i = 0; i < $R / $segment; i++) ${V}_store(c + i * $L, ${S}_epilogue(o, sums[i], row, 0, $L));
+        EACH(i < $R / $segment) ${V}_store(c + i * $L, ${S}_epilogue(o, sums[i], row, 0, $L));
         return;
     }
 """

@@ -20,11 +20,9 @@ static void ${S}_skinny_rows(const ${S}_args *g, const ${S}_out *o, const $T *a,
         $V acc[4] = {{0}};
         for (int64_t k = 0; k < g->k; k++) {
             const $T *from = b + k * g->b_row + col;
-            IRC_FULL_UNROLL
-            for (int u = 0; u < 4; u++) acc[u] += a[k * g->a_col] * ${V}_load(from + u * $L);
+            EACH(u < 4) acc[u] += a[k * g->a_col] * ${V}_load(from + u * $L);
         }
-        IRC_FULL_UNROLL
-        for (int u = 0; u < 4; u++) ${V}_store(c + col + u * $L, ${S}_epilogue(o, acc[u], row, col + u * $L, $L));
+        EACH(u < 4) ${V}_store(c + col + u * $L, ${S}_epilogue(o, acc[u], row, col + u * $L, $L));
     }
     for (; col < col1; col += $L) {
         const int64_t part = col1 - col < $L ? col1 - col : $L;
@@ -49,13 +47,11 @@ static void ${S}_skinny_dots(const ${S}_args *g, const ${S}_out *o, const $T *a,
             $V acc[4] = {{0}};
             for (int64_t k = 0; k < whole; k += $L) {
                 const $V x = ${V}_load(a + k);
-                IRC_FULL_UNROLL
-                for (int u = 0; u < 4; u++) acc[u] += x * ${V}_load(from[u] + k);
+                EACH(u < 4) acc[u] += x * ${V}_load(from[u] + k);
             }
             if (whole < g->k) {
                 const $V x = ${V}_load_part(a + whole, g->k - whole);
-                IRC_FULL_UNROLL
-                for (int u = 0; u < 4; u++) acc[u] += x * ${V}_load_part(from[u] + whole, g->k - whole);
+                EACH(u < 4) acc[u] += x * ${V}_load_part(from[u] + whole, g->k - whole);
             }
             for (int u = 0; u < 4 && u <= last; u++) {
                 $T sum = 0;

@@ -45,11 +45,7 @@ _FEW = """\
 static void ${body}_${R}x$W(int64_t k, const $T *a, int64_t a_row, const $T *b, $T *sums) {
     $V acc[$MR][$NV];
     $body($R, $W, k, a, a_row, b, sums, acc);
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $R; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < $W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
-    }
+    EACH(i < $R, w < $W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
 }
 """
 
@@ -78,11 +74,7 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
     $V acc[$MR][$NV];
     $body(R, W, k, a, a_row, b, sums, acc);
     if (o->n - col < W * $L) {
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
-        }
+        EACH(i < R, w < W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
         ${S}_edge(o, R, row, col, sums);
         return;
     }
@@ -98,52 +90,26 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 
 _SHORT = """
     (void)sums;
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
-    }
+    EACH(i < R, w < W) acc[i][w] = ($V){0};
     for (; k > 0; k--, a++, b += $NR) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-        }
+        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
+        EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
     }
 """
 
 _DEEP = """
     const $T *so_far = 0; /* long sums are sums of sums, which lose less */
     for (int64_t left = k;; left -= $sum) {
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] = ($V){0};
-        }
+        EACH(i < R, w < W) acc[i][w] = ($V){0};
         for (int64_t j = left < $sum ? left : $sum; j > 0; j--, a++, b += $NR) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-            }
+            EACH(w < W) bv[w] = ${V}_load(b + w * $L);
+            EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
         }
         if (so_far) {
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < W; w++) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
-            }
+            EACH(i < R, w < W) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
         }
         if (left <= $sum) break;
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
-        }
+        EACH(i < R, w < W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
         so_far = sums;
     }
 """

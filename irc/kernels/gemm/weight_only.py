@@ -60,8 +60,7 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
                 for (int w = 0; w < $NV; w++) {
                     const ${V}_bits one = j + 1 < $per ? q[w] & ($most << j * $each) : q[w] >> ($word - $each);
                     const $V x = __builtin_convertvector((${V}_mask)one, $V);
-                    IRC_FULL_UNROLL
-                    for (int r = 0; r < $R; r++) acc[r][w] += a[r * a_row + j] * x;
+                    EACH(r < $R) acc[r][w] += a[r * a_row + j] * x;
                 }
             }
             a += $per;
@@ -71,8 +70,7 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
         IRC_FULL_UNROLL
         for (int w = 0; w < $NV; w++) {
             const $V s = ${V}_load(scales + w * $L)$zero;
-            IRC_FULL_UNROLL
-            for (int r = 0; r < $R; r++) total[r][w] += s * (acc[r][w] - of_blocks[r * blocks_row + i] * $middle);
+            EACH(r < $R) total[r][w] += s * (acc[r][w] - of_blocks[r * blocks_row + i] * $middle);
         }
     }
     IRC_FULL_UNROLL

@@ -57,11 +57,7 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
         for (int r = 0; r < $R; r++) {
             int32_t before[3];
             __builtin_memcpy(before, of_blocks + r * blocks_row + 1, sizeof before);
-            IRC_FULL_UNROLL
-            for (int t = 0; t < 3; t++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < $NV; w++) acc[r][w][t] = $begin;
-            }
+            EACH(t < 3, w < $NV) acc[r][w][t] = $begin;
         }
         b += $head;
         for (int64_t k = 0; k < some; k++, digits += $per * 3, b += $NV * $bytes) {
@@ -85,8 +81,7 @@ static void ${body}_$R(int64_t blocks, int64_t words, const float *a, int64_t a_
                         int32_t four;
                         __builtin_memcpy(&four, digits + r * a_row * 4 + t * $per + 4 * j, 4);
                         const __m512i y = _mm512_set1_epi32(four);
-                        IRC_FULL_UNROLL
-                        for (int w = 0; w < $NV; w++) irc_fours_512(&acc[r][w][t], x[w], y);
+                        EACH(w < $NV) irc_fours_512(&acc[r][w][t], x[w], y);
                     }
                 }
             }

@@ -42,18 +42,15 @@ IRC_INLINE void ${S}_edge(const $T *x, int64_t x_row, int64_t rows, int64_t cols
 
 IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
     $V v[$L];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $L; i++) v[i] = ${V}_load(x + i * x_row);
+    EACH(i < $L) v[i] = ${V}_load(x + i * x_row);
     ${V}_square(v);
-    IRC_FULL_UNROLL
-    for (int j = 0; j < $L; j++) ${V}_store(y + j * y_col, v[j]);
+    EACH(j < $L) ${V}_store(y + j * y_col, v[j]);
 }
 
 /* The same of all rows, and fewer columns. */
 IRC_INLINE void ${S}_part_of_columns(const $T *x, int64_t x_row, int64_t cols, $T *y, int64_t y_col) {
     $V v[$L];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $L; i++) v[i] = ${V}_load_part(x + i * x_row, cols);
+    EACH(i < $L) v[i] = ${V}_load_part(x + i * x_row, cols);
     ${V}_square(v);
     IRC_FULL_UNROLL
     for (int j = 0; j < $L; j++)

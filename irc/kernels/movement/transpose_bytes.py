@@ -31,8 +31,7 @@ _BODY = """
 
 IRC_INLINE void ${S}_square(const uint8_t *x, int64_t x_row, uint8_t *y, int64_t y_col) {
     __m128i v[16], w[16];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < 16; i++) v[i] = _mm_loadu_si128((const __m128i *)(x + i * x_row));
+    EACH(i < 16) v[i] = _mm_loadu_si128((const __m128i *)(x + i * x_row));
     IRC_FULL_UNROLL
     for (int round = 0; round < 4; round++) { /* each deals the rows out to twice as many columns */
         IRC_FULL_UNROLL
@@ -40,11 +39,9 @@ IRC_INLINE void ${S}_square(const uint8_t *x, int64_t x_row, uint8_t *y, int64_t
             w[2 * i] = _mm_unpacklo_epi8(v[i], v[i + 8]);
             w[2 * i + 1] = _mm_unpackhi_epi8(v[i], v[i + 8]);
         }
-        IRC_FULL_UNROLL
-        for (int i = 0; i < 16; i++) v[i] = w[i];
+        EACH(i < 16) v[i] = w[i];
     }
-    IRC_FULL_UNROLL
-    for (int j = 0; j < 16; j++) _mm_storeu_si128((__m128i *)(y + j * y_col), v[j]);
+    EACH(j < 16) _mm_storeu_si128((__m128i *)(y + j * y_col), v[j]);
 }
 
 /* Tasks: outer iterations, then blocks of rows, then stripes of columns. */

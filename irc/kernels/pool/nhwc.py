@@ -83,8 +83,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_
             const $X *at = x + (top + first * $DH) * g->x_row + left * step;
             $Y *to = o->c + pixel * o->c_row + channel;
             $V acc[$P];
-            IRC_FULL_UNROLL
-            for (int p = 0; p < $P; p++) acc[p] = ${V}_all($empty);
+            EACH(p < $P) acc[p] = ${V}_all($empty);
             if (tall && left >= 0 && left + $span <= g->iw) {
                 ${S}_fold(acc, 1, at, step, down, $KH, 0);
                 IRC_FULL_UNROLL
@@ -172,16 +171,11 @@ _WHOLE = """
 IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, const $T *x, int64_t channel) {
     const int64_t step = g->x_pixel;
     $V all[$G];
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++) all[w] = ${V}_all($empty);
+    EACH(w < W) all[w] = ${V}_all($empty);
     for (int64_t left = g->n; left > 0; left -= $block) {
         int64_t n = left < $block ? left : $block;
         $V acc[$U][$G], next;
-        IRC_FULL_UNROLL
-        for (int u = 0; u < $U; u++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[u][w] = ${V}_all($empty);
-        }
+        EACH(u < $U, w < W) acc[u][w] = ${V}_all($empty);
         for (; n >= $U; n -= $U) {
             IRC_FULL_UNROLL
             for (int u = 0; u < $U; u++, x += step) {

@@ -36,8 +36,7 @@ IRC_INLINE void ${S}_columns(const int W, const float *x, int64_t *y, int64_t n,
                              int64_t count) {
     $V best[W], place[W], sum[W], now = {0};
     const $V one = ${V}_all(1);
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++) best[w] = ${V}_all(-INFINITY), place[w] = sum[w] = ($V){0};
+    EACH(w < W) best[w] = ${V}_all(-INFINITY), place[w] = sum[w] = ($V){0};
     for (int64_t i = 0; i < n; i++, x += inner, now += one) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
@@ -50,8 +49,7 @@ IRC_INLINE void ${S}_columns(const int W, const float *x, int64_t *y, int64_t n,
     }
     x -= n * inner;
     $V all = {0};
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++) all += sum[w];
+    EACH(w < W) all += sum[w];
     all = ${V}_sum_all(all);
     IRC_FULL_UNROLL
     for (int w = 0; w < W; w++) {

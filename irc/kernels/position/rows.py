@@ -31,8 +31,7 @@ _BODY = """
 IRC_INLINE float ${S}_best(const float *x, int64_t n, $V *sum) {
     $V m[4], s[4];
     int64_t j = 0;
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) m[u] = ${V}_all(-INFINITY), s[u] = ($V){0};
+    EACH(u < 4) m[u] = ${V}_all(-INFINITY), s[u] = ($V){0};
     for (; j + 4 * $L <= n; j += 4 * $L) {
         IRC_FULL_UNROLL
         for (int u = 0; u < 4; u++) {
@@ -57,8 +56,7 @@ IRC_INLINE int64_t ${S}_place(const float *x, int64_t n, float best) {
     const $V top = ${V}_all(${sign}best), step = ${V}_all($by 4 * $L);
     $V place[4], now[4];
     int64_t j = 0;
-    IRC_FULL_UNROLL
-    for (int u = 0; u < 4; u++) place[u] = ($V){0}, now[u] = $start $by (lane + (float)(u * $L));
+    EACH(u < 4) place[u] = ($V){0}, now[u] = $start $by (lane + (float)(u * $L));
     for (; j + 4 * $L <= n; j += 4 * $L) {
         IRC_FULL_UNROLL
         for (int u = 0; u < 4; u++) {

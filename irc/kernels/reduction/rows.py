@@ -102,8 +102,7 @@ _LOOP = """
     int64_t j = 0;
     if (n >= $sums * $L) {
         $V others[$others];
-        IRC_FULL_UNROLL
-        for (int u = 0; u < $others; u++) others[u] = acc;
+        EACH(u < $others) others[u] = acc;
         for (; j + $sums * $L <= n; j += $sums * $L) {
             {
                 const $V x_ = ${V}_load(x + j), next = $term;

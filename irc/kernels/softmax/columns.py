@@ -40,11 +40,9 @@ IRC_INLINE void ${S}_put(float *p, $V v, int64_t count) {
 /* $most vectors of columns, or one of `count` columns. */
 IRC_INLINE void ${S}_columns(const int W, const float *x, float *y, int64_t n, int64_t inner, int64_t count) {
     $V m[$most], s[$most];
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++) m[w] = ${V}_all(-INFINITY), s[w] = ($V){0};
+    EACH(w < W) m[w] = ${V}_all(-INFINITY), s[w] = ($V){0};
     for (int64_t i = 0; i < n; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) m[w] = ${V}_at_least(m[w], ${S}_get(x + i * inner + w * $L, count));
+        EACH(w < W) m[w] = ${V}_at_least(m[w], ${S}_get(x + i * inner + w * $L, count));
     }
     for (int64_t i = 0; i < n; i++) {
         IRC_FULL_UNROLL
@@ -53,8 +51,7 @@ IRC_INLINE void ${S}_columns(const int W, const float *x, float *y, int64_t n, i
             s[w] += e;$store
         }
     }
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++) s[w] = $inverse;
+    EACH(w < W) s[w] = $inverse;
     for (int64_t i = 0; i < n; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {

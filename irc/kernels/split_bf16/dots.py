@@ -20,8 +20,7 @@ _HEAD = """/* One pair of k more. */
 IRC_INLINE void ${name}_pair(const int N, const uint16_t *a, int64_t row, const uint16_t *b,
                              irc_f32x16 (*const sums)[$W]) {
     irc_u32x16 pairs[$W];
-    IRC_FULL_UNROLL
-    for (int w = 0; w < $W; w++) pairs[w] = *(const irc_u32x16_memory *)(b + w * 512);
+    EACH(w < $W) pairs[w] = *(const irc_u32x16_memory *)(b + w * 512);
     IRC_FULL_UNROLL
     for (int r = 0; r < N; r++) {
         const irc_u32x16 x = *(const irc_pair_memory *)(a + r * row) - (irc_u32x16){0};

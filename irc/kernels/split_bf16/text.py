@@ -38,21 +38,18 @@ $load_b
 IRC_INLINE void ${C}_rows(const int R, const ${C}_call *g, const $X *a, const $B *b, int64_t col, irc_f32x16 *out) {
     (void)col;
     irc_f32x16 sum[4][2];
-    IRC_FULL_UNROLL
-    for (int r = 0; r < R; r++) sum[r][0] = sum[r][1] = (irc_f32x16){0};
+    EACH(r < R) sum[r][0] = sum[r][1] = (irc_f32x16){0};
     int64_t k = 0;
     do {
         const int64_t end = g->k - k < $sum ? g->k : k + $sum;
         irc_f32x16 part[4][2], other[4][2], even[2], odd[2];
-        IRC_FULL_UNROLL
-        for (int r = 0; r < R; r++) part[r][0] = part[r][1] = other[r][0] = other[r][1] = (irc_f32x16){0};
+        EACH(r < R) part[r][0] = part[r][1] = other[r][0] = other[r][1] = (irc_f32x16){0};
         while (k < end) {
             const $B *at = b + k / 32 * $chunk;
             const int64_t stop = end - k < 32 ? end : k + 32;
             const $X *x = a + k * g->a_col;
             for (; k + 1 < stop; k += 2, at += $pair, x += 2 * g->a_col) {
-                IRC_FULL_UNROLL
-                for (int i = 0; i < $lines; i++) __builtin_prefetch(at + $far + i * $line);
+                EACH(i < $lines) __builtin_prefetch(at + $far + i * $line);
                 ${C}_load_b(at, 1, even, odd);
                 IRC_FULL_UNROLL
                 for (int r = 0; r < R; r++) {
@@ -231,8 +228,7 @@ IRC_APART void ${C}_turn_a(const float *a, int64_t row, int64_t col, int64_t row
             x[i] = rows == 16 ? irc_f32x16_load(from) : irc_f32x16_load_part(from, rows);
         }
         irc_f32x16_square(x);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < 16; i++) irc_f32x16_store(to + i * 32, x[i]);
+        EACH(i < 16) irc_f32x16_store(to + i * 32, x[i]);
     }
 }
 
@@ -417,8 +413,7 @@ IRC_APART void ${C}_turn(const ${C}_call *g, const float *b, int64_t have, int64
                 x[i] = irc_f32x16_load(b + (column < have ? column : have - 1) * g->b_col + done);
             }
             irc_f32x16_square(x);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < 16; i++) irc_f32x16_store(to + (done + i) * 32 + 16 * w, x[i]);
+            EACH(i < 16) irc_f32x16_store(to + (done + i) * 32 + 16 * w, x[i]);
         }
     }
     for (int64_t i = done; i < all; i++)
