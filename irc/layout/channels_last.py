@@ -144,9 +144,10 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers = integers
-    resident = constant_bytes(graph) <= isa.l2
-    if not integers and len(taken) < FEWEST and not any(_alone_pays(node, isa, precision, resident) for node in taken):
-        return 0
+    if not integers and len(taken) < FEWEST:
+        resident = constant_bytes(graph) <= isa.l2
+        if not any(_alone_pays(node, isa, precision, resident) for node in taken):
+            return 0
     for node in nodes:
         region.visit(node)
     graph.prune()
