@@ -67,11 +67,6 @@ CLASSIFIER: dict[str, Codec] = {
 }
 
 
-def with_tensors(attrs: dict[str, Codec], votes: str) -> dict[str, Codec]:
-    """Add what version 3 has: numbers of double precision."""
-    return {**attrs, **AS_TENSORS, f"{votes}_weights_as_tensor": Numbers(())}
-
-
 def same_length(op: str, lists: Mapping[str, Sequence[Any]], optional: Sequence[str] = ()) -> None:
     """Require lists of equal length; optional ones may be empty."""
     needed = len(next(iter(lists.values())))

@@ -13,8 +13,6 @@ from irc.backends.c.sizes import dim_text
 from irc.loops.ir import Buffer
 from irc.toolchain.gcc_flags import GCC_LOOPS
 
-BUILD_FILES = ("Makefile", "CMakeLists.txt", "main.c")
-
 
 @dataclass(frozen=True)
 class ObjectFile:
