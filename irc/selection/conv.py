@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from irc.fusion.access import Access, Space, find
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvProblem
-from irc.kernels.core.base import Array
 from irc.kernels.core.problem import Layout
-from irc.kernels.core.registry import select
 from irc.layout.channels_last import ChannelsLast
 from irc.ops.conv import Conv
+from irc.selection.constant_weights import by_weights, with_bias
 from irc.selection.planes import input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -28,23 +26,9 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     planes = planes_of(op, layout, x, out, shape[2:])
     if planes is None or not planes.channels.is_const or not worthwhile(*out.shape, *map(Dim.of, shape[1:])):
         return None
-    bias: list[Access] = []
-    if rest and rest[0] is not None:
-        space = Space(out.shape)
-        bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
-    fused = selector.collector.epilogue_of(out, bias, planes.fits)
+    fused = with_bias(selector, planes, out, rest)
     source = input_of(selector, planes, x)
     more = {"depth": planes.depth, "resident": selector.weights <= selector.isa.l2}
     problem = planes.problem(ConvProblem, selector.precision, shape[0], op.group, source, fused, **more)
-    kernel = select(problem, selector.isa)
-    if kernel is None:
-        return None
-    packed, constant = kernel.packed(problem), weights.const
-    assert packed is not None
-
-    def array() -> Array:
-        window = (problem.depth.window,) * problem.is_volume + problem.window
-        return constant.array.reshape(problem.outputs, problem.ic, *window)
-
-    filled = selector.constant(packed, array, (weights,), weights.name)
-    return Selection.of(kernel, problem, [source], fused, filled)
+    window = (problem.depth.window,) * problem.is_volume + problem.window
+    return by_weights(selector, problem, weights, (problem.outputs, problem.ic, *window), source, fused)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irc.fusion.access import Access, Space, find, row_major
+from irc.fusion.access import Access, row_major
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvTransposeProblem
-from irc.kernels.core.base import Array
 from irc.kernels.core.problem import Pair
-from irc.kernels.core.registry import select
 from irc.opdef.window import spatial
 from irc.ops.conv import ConvTranspose
+from irc.selection.constant_weights import by_weights, with_bias
 from irc.selection.planes import Planes, input_of
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -29,24 +28,10 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     if planes is None or weights.const is None:
         return None
     out = node.outputs[0]
-    bias: list[Access] = []
-    if rest and rest[0] is not None:
-        space = Space(out.shape)
-        bias = find(selector.elements, space, rest[0], (space.at[planes.channel_axis],))[-1:]
-    fused = selector.collector.epilogue_of(out, bias, planes.fits)
+    fused = with_bias(selector, planes, out, rest)
     source = input_of(selector, planes, x)
     problem = planes.problem(ConvTransposeProblem, selector.precision, int(out.shape[1]), op.group, source, fused)
-    kernel = select(problem, selector.isa)
-    if kernel is None:
-        return None
-    packed, constant = kernel.packed(problem), weights.const
-    assert packed is not None
-
-    def array() -> Array:
-        return constant.array.reshape(problem.channels, problem.oc, *problem.window)
-
-    filled = selector.constant(packed, array, (weights,), weights.name)
-    return Selection.of(kernel, problem, [source], fused, filled)
+    return by_weights(selector, problem, weights, (problem.channels, problem.oc, *problem.window), source, fused)
 
 
 def problem_of(node: Node, precision: str) -> ConvTransposeProblem | None:

@@ -44,6 +44,15 @@ from irc.kernels.core.text import fill
         ("    if ($n && last) f(\n        x);\n    g();\n", 0, "    g();\n"),
         ("    for (; !$n && j < n; j++) {\n        f();\n    }\n    g();\n", 1, "    g();\n"),
         ("    IRC_FULL_UNROLL\n    for (int i = 0; i < $n; i++) f(i);\n    g();\n", 0, "    g();\n"),
+        ("  EACH(i < $n) f(i);\n", 2, "  IRC_FULL_UNROLL\n  for (int i = 0; i < 2; i++) f(i);\n"),
+        (
+            "EACH(i < R, w < $n) f();",
+            2,
+            (
+                "IRC_FULL_UNROLL\nfor (int i = 0; i < R; i++) {\n"
+                "    IRC_FULL_UNROLL\n    for (int w = 0; w < 2; w++) f();\n}"
+            ),
+        ),
         (
             "f(int a, int b) {\n    (void)a, (void)b;\n    g(a$n);\n}\n",
             3,
