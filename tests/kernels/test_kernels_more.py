@@ -232,6 +232,12 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
     (1, 2, 14, 47, 14, 47, (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
     (1, 2, 9, 70, 5, 35, (3, 5), (2, 2), (1, 1), (1, 2, 1, 2)),
     (1, 1, 4, 5, 8, 9, (1, 3), (1, 1), (1, 1), (2, 3, 2, 3)),
+    (2, 20, 7, 7, 7, 7, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),  # more planes than are folded together
+    (1, 2, 19, 19, 19, 19, (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
+    (1, 3, 9, 9, 9, 9, (2, 4), (1, 1), (1, 1), (0, 1, 1, 2)),  # as many taps before and behind
+    (1, 2, 11, 13, 9, 13, (3, 3), (1, 1), (2, 3), (1, 3, 1, 3)),
+    (1, 2, 3, 5, 9, 5, (3, 1), (1, 1), (1, 1), (4, 0, 4, 0)),  # rows of windows in padding
+    (1, 2, 2, 3, 2, 3, (7, 7), (1, 1), (1, 1), (3, 3, 3, 3)),
 ]
 
 
@@ -257,9 +263,9 @@ def test_pool(tmp_path: Path, isa: str) -> None:
     found = []
     for case in POOLS:
         for mode, counted in (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window")):
-            kernels = pools_nchw(ISAS[isa], mode, *case[6:9], counted, case[4:6])  # type: ignore[arg-type]
+            kernels = pools_nchw(ISAS[isa], mode, *case[6:9], counted, case[4:6], case[2:4])  # type: ignore[arg-type]
             found += [(kernel, mode, counted, case) for kernel in kernels]
-    assert {k.label for k, *_ in found} == {"planes", "registers"}
+    assert {k.label for k, *_ in found} == {"planes", "registers", "flat"}
     lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
     for (kernel, mode, counted, case), pool in itertools.product(found, (None, Pool(1))):
         n, c, ih, iw, oh, ow, *_, pads = case
@@ -281,8 +287,29 @@ def test_rows_of_small_planes_stay_in_registers(isa: str) -> None:
     assert chosen(3, 2, 56) == ("registers" if isa == "avx512" else "planes")
 
 
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_small_planes_of_as_many_columns_are_flat(isa: str) -> None:
+    def chosen(window: int, size: int) -> str:
+        shape = (window,) * 2, (1, 1), (1, 1)
+        return pools_nchw(ISAS[isa], "max", *shape, "inside", (size,) * 2, (size,) * 2)[0].label
+
+    assert [chosen(3, 7), chosen(5, 19), chosen(3, 19)] == ["flat"] * 3
+    assert chosen(3, 56) != "flat"  # more than masks are for
+
+
 def test_pool_window_too_wide() -> None:
     assert pool_nchw(ISAS["avx2"], "max", (1, 5000), (1, 1)) is None
+
+
+def test_flat_pools_know_which_elements_are_nan(tmp_path: Path) -> None:
+    """NaN beside a window, in the row above or below, is blended out."""
+    shape = "max", (3, 3), (1, 1), (1, 1), "inside", (7, 7), (7, 7)
+    (kernel,) = (k for k in pools_nchw(ISAS["avx512"], *shape) if k.label == "flat")  # type: ignore[arg-type]
+    lib = build(tmp_path, [kernel])
+    x, y = noise(1, 1, 7, 7), np.zeros((1, 1, 7, 7), np.float32)
+    x[0, 0, 3, 6] = np.nan
+    invoke(lib, kernel, x, y, 1, 1, 7, 7, 7, 7, 1, 1, 1, 1, 0, 0, 0, 0)
+    assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[r, c] for r in (2, 3, 4) for c in (5, 6)]
 
 
 def test_pool_propagates_nan(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ PROBLEMS: tuple[Problem, ...] = (
     PoolProblem.contiguous("nchw", plain(), "max", (3, 3), (2, 2)),
     PoolProblem.contiguous("nchw", plain(), "average", (3, 3)),
     PoolProblem.contiguous("nchw", plain(), "average", (3, 3), (3, 3), counted="window"),
+    replace(PoolProblem.contiguous("nchw", plain(), "average", (3, 3), result=(7, 7)), input=(Dim.of(7), Dim.of(7))),
     PoolProblem.contiguous("nhwc", BIASED, "max", (3, 3), (2, 2)),
     PoolProblem.contiguous("nhwc", BIASED, "average", (3, 3), counted="window", result=(M, M)),
     *(RowReductionProblem.contiguous(fold, M, n, t) for fold in get_args(Fold) for n, t in ((49, f32), (M, f64))),
@@ -231,10 +232,19 @@ def pool_nchw(
 
 
 def pools_nchw(
-    isa: Isa, mode: Mode, window: Pair, strides: Pair, dilations: Pair, counted: Counted, result: Pair
+    isa: Isa,
+    mode: Mode,
+    window: Pair,
+    strides: Pair,
+    dilations: Pair,
+    counted: Counted,
+    result: Pair,
+    input: Pair | None = None,
 ) -> list[PlanePool]:
-    """List all pools of planes for this many results."""
+    """List all pools of planes for this many results; of input without padding if none is given."""
     problem = PoolProblem.contiguous("nchw", plain(), mode, window, strides, dilations, counted, result=result)
+    if input is not None:
+        problem = replace(problem, input=(Dim.of(input[0]), Dim.of(input[1])))
     return cast("list[PlanePool]", list(candidates(problem, isa).values()))
 
 

@@ -107,8 +107,12 @@ LANES_FOLDED = 3.0
 PERMUTED, PERMUTED_APART = 1.0, 1.5
 """Cycles to take neighbouring lanes out of two vectors and fold them, and to take lanes apart from one another, for
 which only AVX-512 has one instruction."""
-STORED_ROW = 16.0
-"""Cycles until a short row that was stored can be loaded at other places."""
+MASKED_TAP, FOLDED_PLANE = 1.0, 12.0
+"""Cycles to load a vector at another place, blend out what is masked and fold it; and what a plane of a pool takes
+beside its vectors, where several are folded before they are read again."""
+STORED_ROW, CUT_ROW = 20.0, 4.0
+"""Cycles until a short row that was stored can be loaded at other places; and to load the ends of a row, of which lanes
+lie beside it."""
 FUNCTION = 10.0
 """Cycles to compute a mathematical function of a vector."""
 AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
@@ -110,7 +110,7 @@ static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y, $T *room) {
 }
 """
 
-_SPLIT = """
+_PART = """
 /* Planes begin to end: images, then channels. */
 static void ${S}_part(void *given$own_parameter, int64_t begin, int64_t end) {
     const ${S}_args *g = given;$fill
@@ -120,7 +120,9 @@ static void ${S}_part(void *given$own_parameter, int64_t begin, int64_t end) {
                    g->y + image * g->y_batch + channel * g->y_channel$passed);
     }
 }
+"""
 
+_SPLIT = """
 void $S($parameters) {
     const int64_t planes = g->batch * g->channels;
     if (planes <= 0 || g->oh <= 0 || g->ow <= 0) return;
@@ -169,9 +171,15 @@ class PlanePool(Kernel[PoolProblem]):
         """Yield the variant if nothing follows the pool and it fits the problem."""
         p = problem
         if p.layout == "nchw" and not p.epilogue.key():
-            found = cls(Tile(isa, p.dtype, 1, 1), p.mode, p.window, p.strides, p.dilations, p.counted)
+            shape = (p.mode, p.window, p.strides, p.dilations, p.counted)
+            found = cls(Tile(isa, p.dtype, 1, 1), *shape, **cls.variant(p))
             if found.fits(p):
                 yield found
+
+    @classmethod
+    def variant(cls, problem: PoolProblem) -> dict[str, Any]:
+        """Return what else the C knows of a problem."""
+        return {}
 
     def fits(self, problem: PoolProblem) -> bool:
         """Tell whether the kernel can compute a pool of its window, strides and dilations."""
@@ -192,7 +200,12 @@ class PlanePool(Kernel[PoolProblem]):
         shape = f"{self.window[0]}x{self.window[1]}_s{self.strides[0]}x{self.strides[1]}"
         gaps = f"d{self.dilations[0]}x{self.dilations[1]}"
         words = self.tile.name.removeprefix("irc_tile_").rsplit("_", 1)[0]
-        return symbol("pool", self.label, self.mode, shape, gaps, self.counted, words, "")
+        return symbol("pool", self.label, self.mode, shape, gaps, self.counted, *self.places, words, "")
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Name the planes that the C knows, if it is made for some."""
+        return ()
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -241,19 +254,22 @@ class PlanePool(Kernel[PoolProblem]):
             }
         )
 
-    def division(self, first: str = "", passed: str = "") -> list[Part]:
+    def division(self, first: str = "", passed: str = "", part: str = "") -> list[Part]:
         """Print the entry, which divides planes among threads.
 
-        first: what a part begins with; passed: what it gives to each plane, a comma in front.
+        first: what a part begins with; passed: what it gives to each plane, a comma in front; part: all of it, where
+        planes are not computed one after the other.
         """
-        part = f"{self.symbol}_part"
+        run = f"{self.symbol}_part"
         if self.has_workspaces:
-            divided = f"irc_divide(pool, planes, {part}, (void *)g, g->own, g->own_bytes, g->owners)"
+            divided = f"irc_divide(pool, planes, {run}, (void *)g, g->own, g->own_bytes, g->owners)"
             own = {"own_parameter": ", char *own", "own_given": ", g->own"}
         else:
-            divided = f"pool->parallel_for(pool->self, planes, {part}, (void *)g)"
+            divided = f"pool->parallel_for(pool->self, planes, {run}, (void *)g)"
             own = {"own_parameter": "", "own_given": ""}
-        text = fill(_SPLIT, **self.given, **self.interface, **own, divided=divided, fill=first, passed=passed)
+        part = part or fill(_PART, **self.given, own_parameter=own["own_parameter"], fill=first, passed=passed)
+        given = self.given | self.interface | {"own_given": own["own_given"]}
+        text = part + fill(_SPLIT, **given, divided=divided)
         return [DIVIDE, text] if self.has_workspaces else [text]
 
     def folded(self, value: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART
+from irc.kernels.core.costs import CUT_ROW, LOADS, PERMUTED, PERMUTED_APART
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
@@ -108,7 +108,7 @@ class NchwRegisterPoolKernel(PlanePool):
         folded = vectors * (2 * self.window[0] if self._apart else self.window[0]) + self.window[0]
         one = PERMUTED if self.strides[1] == 1 or self.tile.isa.name == "avx512" else PERMUTED_APART
         permuted = vectors * self.window[1] * one
-        return likely(problem.batch) * likely(problem.channels) * oh * (folded / LOADS + permuted)
+        return likely(problem.batch) * likely(problem.channels) * oh * (folded / LOADS + permuted + CUT_ROW)
 
     @property
     def label(self) -> str:
