@@ -65,7 +65,7 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     packed = kernel.pack_weights(w)
     assert packed.size == kernel.packed_elements(oc, ic)
     side = kernel.filtering.outputs
-    most = kernel.most(ic, -(-oh // side) * -(-ow // side))
+    most = kernel.most(ic, -(-oh // side) * -(-ow // side), False)
     sizes: dict[str, Any] = {"batch": n, "ic": ic, "oc": oc, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "most": most}
     sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
     sizes |= {"x_batch": ih * iw * (ic + 3), "y_pixel": oc + 5, "y_batch": oh * ow * (oc + 5)}
@@ -120,7 +120,7 @@ def test_planes_of_any_size() -> None:
     """Symbolic sizes count as those of an image; a bound that the model declares is kept to."""
     isa, w = ISAS["avx512"], Dim.symbol("w")
     kernel = winograd_conv(isa, 64, 64, (w // 2, w), plain())
-    assert kernel is not None and kernel.most(64, w * w) == kernel.most(64, 1 << 20)
+    assert kernel is not None and kernel.most(64, w * w, False) == kernel.most(64, 1 << 20, False)
     assert winograd_conv(isa, 64, 64, (Dim.symbol("h", 1, 8), 8), plain()) is None
 
 

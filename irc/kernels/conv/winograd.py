@@ -213,7 +213,8 @@ class WinogradKernel(Kernel[ConvProblem]):
         part = costs.PARTIAL_MASKED if t.isa.vector == 64 else costs.PARTIAL
         back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
-        weights = p.waiting(t.isa, f.positions * p.oc * p.ic * t.dtype.itemsize)
+        rate = costs.SECOND_CACHE if p.resident else costs.costs_of(t.isa).winograd_stream
+        weights = f.positions * p.oc * p.ic * t.dtype.itemsize / rate
         return p.images * (products + transforms) + weights
 
     @property
@@ -221,7 +222,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         return f"winograd_{self.filtering.name}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs)))
+        most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs), problem.resident))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
     def packed(self, problem: ConvProblem) -> Packed:
@@ -258,10 +259,15 @@ class WinogradKernel(Kernel[ConvProblem]):
         extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
-    def most(self, ic: int, tiles: DimLike) -> int:
-        """Choose `most` for images of this many tiles: what is transformed at a time takes half of the second cache."""
+    def most(self, ic: int, tiles: DimLike, resident: bool) -> int:
+        """Choose `most` for images of this many tiles: what is transformed at a time takes the second cache.
+
+        resident: whether the weights stand there, too: then it takes half.  Else all of them are read for each chunk.
+        """
         t = self.tile
-        at_once = t.isa.l2 // 2 // (self.filtering.positions * t.rows * t.dtype.itemsize * (ic + t.panel))
+        at_once = (t.isa.l2 // 2 if resident else t.isa.l2) // (
+            self.filtering.positions * t.rows * t.dtype.itemsize * (ic + t.panel)
+        )
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:

@@ -19,24 +19,35 @@ class Costs:
 
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
-    that are in no cache.  winograd: of the peak, what products between Winograd's transforms reach.  gathered: how many
-    times as long tiles over gathered pixels take, which are all in the first caches.
+    that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
+    and bytes a cycle of their weights, which are read in short runs.  gathered: how many times as long tiles over
+    gathered pixels take, which are all in the first caches.
     """
 
     tiles: Mapping[tuple[int, int], float]
     pack: float
     stream: float
     winograd: float = 0.72
+    winograd_stream: float = 6.0
     gathered: float = 1.0
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0),
-    "avx512 in halves": Costs({(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85),
-    "avx2": Costs({(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72}, pack=0.4, stream=11.0, winograd=0.85, gathered=0.93),
+    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, winograd_stream=4.5),
+    "avx512 in halves": Costs(
+        {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0
+    ),
+    "avx2": Costs(
+        {(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72},
+        pack=0.4,
+        stream=11.0,
+        winograd=0.85,
+        winograd_stream=4.5,
+        gathered=0.93,
+    ),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
-    "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0),
+    "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0, winograd_stream=4.0),
 }
 """Costs by the names of `irc.kernels.core.isa`; in halves: where it does one vector of 512 bits a cycle, as Zen 4 does.
 There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
