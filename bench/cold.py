@@ -27,7 +27,7 @@ COMPILE = """
 import json, sys, time
 import irc
 from irc.diagnostics.progress import timed
-from irc.toolchain.c_compiler import C_COMPILER
+from irc.toolchain.libraries import C_COMPILER
 began = time.perf_counter()
 with timed() as taken:
     irc.compile(sys.argv[1], backend="c", cache=False)

@@ -35,7 +35,7 @@ from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
 from irc.runtime.executor import CompiledModel
-from irc.toolchain import c_compiler, stack
+from irc.toolchain import c_compiler, libraries, stack
 from irc.version import VERSION
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
         draft = generate_sources(model, options, target)
     names = sorted(draft.files)
-    main, pool = (c_compiler.library_name(stem) for stem in (options.name or "model", "irc_rt"))
+    main, pool = (libraries.library_name(stem) for stem in (options.name or "model", "irc_rt"))
     others = {n: t for t in target.sets for n in names if n.startswith(member_prefix(draft.manifest["prefix"], t.name))}
 
     def finish(folder: Path) -> list[str]:
@@ -394,8 +394,8 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
         extra = stack.FLAGS if stack.writes_graphs(compiler) else ()
         with ThreadPoolExecutor(max_workers=1) as beside:  # who starts compilers has nothing to do meanwhile
             texts = beside.submit(lambda: stack.mentions_in(stack.sources_in(folder)))
-            runtime = beside.submit(c_compiler.build_runtime, store.shared_folder("runtime"), compiler)
-            library = c_compiler.build(folder, names, target, compiler, main, extra, graphs, others)
+            runtime = beside.submit(libraries.build_runtime, store.shared_folder("runtime"), compiler)
+            library = libraries.build(folder, names, target, compiler, main, extra, graphs, others)
         stack.note_stack(folder, manifest, graphs, texts.result(), compiler)
         shutil.copyfile(runtime.result(), folder / pool)
         return [library.name, pool]
@@ -477,7 +477,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
         "arena": arena(program, plan),
     }
     if options.name is not None and threads:
-        made |= c_compiler.runtime_sources()
+        made |= libraries.runtime_sources()
     return Draft(made, manifest)
 
 

@@ -27,7 +27,7 @@ from irc.kernels.core.workspace import MOST, aligned
 from irc.runtime import cache, tuned
 from irc.runtime.pool import pool_for
 from irc.selection.selector import KernelOp
-from irc.toolchain import c_compiler, processor
+from irc.toolchain import c_compiler, libraries, processor
 
 MARGIN = 0.03
 """By how much another kernel than the estimate's must be faster."""
@@ -153,10 +153,10 @@ def _build(
     for k in range(0, len(sources), PER_FILE):
         names.append(f"kernels_{k // PER_FILE}.c")
         (folder / names[-1]).write_text("\n".join([PROTOTYPES, *sources[k : k + PER_FILE]]), "utf-8")
-    library = ctypes.CDLL(str(c_compiler.build(folder, names, target, compiler, extra=("-fvisibility=default",))))
+    library = ctypes.CDLL(str(libraries.build(folder, names, target, compiler, extra=("-fvisibility=default",))))
     pool = None
     if threads > 1:
-        pool = pool_for(c_compiler.build_runtime(cache.shared_folder("runtime"), compiler), threads)
+        pool = pool_for(libraries.build_runtime(cache.shared_folder("runtime"), compiler), threads)
     return library, pool
 
 

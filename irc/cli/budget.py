@@ -68,7 +68,7 @@ def context_line(memory: dict[str, Any]) -> str:
 def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, Any]:
     """Bytes of code and of the stack that a run takes, by its calls; nothing where there is no GCC for the target."""
     from irc.diagnostics import CompileError
-    from irc.toolchain import c_compiler, objects, stack
+    from irc.toolchain import c_compiler, libraries, objects, stack
 
     try:
         compiler = c_compiler.require_compiler(target)
@@ -77,7 +77,7 @@ def _built(folder: Path, files: list[str], name: str, target: str) -> dict[str, 
         return {}
     if not stack.writes_graphs(compiler):
         return {}
-    made = c_compiler.compile_units(folder, files, resolved, compiler, stack.FLAGS)
+    made = libraries.compile_units(folder, files, resolved, compiler, stack.FLAGS)
     graph = stack.call_graph(
         [path.read_text() for path in folder.glob("*.ci")], stack.mentions_in(stack.sources_in(folder))
     )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from irc.runtime import cache
-from irc.toolchain import c_compiler
+from irc.toolchain import c_compiler, libraries
 from irc.toolchain.processor import model_name
 
 SOURCE = Path(__file__).with_name("limits.c")
@@ -60,7 +60,7 @@ def _library(compiler: c_compiler.Compiler, target: c_compiler.Target) -> Any:
     folder = cache.temporary_folder()
     folder.mkdir()
     (folder / "kernels_limits.c").write_bytes(SOURCE.read_bytes())  # the name decides that it is compiled like kernels
-    library: Any = ctypes.CDLL(str(c_compiler.build(folder, ["kernels_limits.c"], target, compiler)))
+    library: Any = ctypes.CDLL(str(libraries.build(folder, ["kernels_limits.c"], target, compiler)))
     library.irc_round.restype = ctypes.c_int64
     library.irc_multiply_add.restype = library.irc_read.restype = ctypes.c_float
     library.irc_multiply_add.argtypes = ctypes.c_int64, ctypes.c_float

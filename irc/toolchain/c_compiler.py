@@ -1,4 +1,4 @@
-"""From C files to a shared library: which compiler, which flags, and which processor.
+"""Which C compiler, which flags, and which processor.
 
 `$CC`, then gcc, clang and cc on PATH, then the Python package ziglang.  A target is resolved to the list of
 processor features that the compiler may use, so that a library is never loaded where one is missing.
@@ -7,30 +7,21 @@ processor features that the compiler may use, so that a library is never loaded 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import os
 import platform
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
-from time import perf_counter
 
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
-from irc.diagnostics.progress import part_took, step, tell
-from irc.files import read_regular
 from irc.toolchain import matrix_units, processor
 from irc.toolchain.caches import second_cache
 from irc.toolchain.gcc_flags import GCC_LEFT_OUT, GCC_LOOPS
@@ -54,12 +45,7 @@ _LEVELS = {
 }
 """Targets that mean the same everywhere: machine and features."""
 TARGETS = ("native", *_LEVELS, *PRESETS)
-_STDERR_LINES = 12
-NOT_OF_THE_LIBRARY = ("main.c", "irc_rt.c")
-"""Files of a folder of C that its library is made without."""
 _ZIG = (sys.executable, "-m", "ziglang", "cc")
-C_COMPILER = "C compiler"
-"""The step of `irc.diagnostics.progress` in which files are compiled, several at a time."""
 
 # Predefined macro -> name in /proc/cpuinfo: the features that compilers use on their own.
 _FEATURES = {
@@ -162,12 +148,12 @@ def require_compiler(target: str = "native") -> Compiler:
         command = tuple(given) or _cross_compiler(preset)
         if command is None:
             looked_for = " and ".join(c[0] for c in preset.compilers)
-            raise _error(codes.FOREIGN_TARGET, target=target, machine=platform.machine(), command=looked_for)
+            raise compile_error(codes.FOREIGN_TARGET, target=target, machine=platform.machine(), command=looked_for)
         told = preset.zig if "ziglang" in command and "-target" not in command else ()
         return _describe((*command, *told), os.environ.get("PATH", ""))
     found = find_compiler()
     if found is None:
-        raise _error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
+        raise compile_error(codes.NO_COMPILER, looked_for="$CC, gcc, clang, cc and the Python package ziglang")
     return found
 
 
@@ -199,11 +185,11 @@ def describe_compiler(command: tuple[str, ...]) -> Compiler:
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as e:
-        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=str(e)) from e
+        raise compile_error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=str(e)) from e
     if done.returncode or not done.stdout.strip():
         words = done.stderr.strip().splitlines()
         reason = (words or [f"exit status {done.returncode}"])[0] if done.returncode else "it printed nothing"
-        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=reason)
+        raise compile_error(codes.COMPILER_UNUSABLE, command=shlex.join(command), reason=reason)
     lines = done.stdout.strip().splitlines()
     return Compiler(command, " | ".join(line for line in lines[:2] if "Copyright" not in line))
 
@@ -229,7 +215,7 @@ def _unknown(name: str, known: str) -> CompileError:
     """Make the finding for a target that nobody knows, with the name that was probably meant."""
     near = difflib.get_close_matches(name, TARGETS, 1)
     guess = f"; did you mean {near[0]}?" if near else ""
-    return _error(codes.UNKNOWN_TARGET, target=name, guess=guess, known=known)
+    return compile_error(codes.UNKNOWN_TARGET, target=name, guess=guess, known=known)
 
 
 def _several(sets: Sequence[Target]) -> Target:
@@ -272,7 +258,7 @@ def _permitted(target: Target) -> Target:
 def require_libraries(name: str) -> None:
     """Refuse a target without shared libraries.  Raises CompileError IRC6008."""
     if name in PRESETS and not PRESETS[name].libraries:
-        raise _error(codes.NO_LIBRARIES, target=name)
+        raise compile_error(codes.NO_LIBRARIES, target=name)
 
 
 def compiler_name(name: str) -> str:
@@ -310,7 +296,7 @@ def _require_use(compiler: Compiler) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[0]
-        raise _error(codes.COMPILER_UNUSABLE, command=shlex.join(compiler.command), reason=said)
+        raise compile_error(codes.COMPILER_UNUSABLE, command=shlex.join(compiler.command), reason=said)
 
 
 @cache
@@ -327,7 +313,7 @@ def _resolve(name: str, compiler: Compiler) -> Target:
     if done.returncode:
         _require_use(compiler)
         if name in TARGETS:
-            raise _error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
+            raise compile_error(codes.FOREIGN_TARGET, target=name, machine=platform.machine(), command=compiler)
         raise _unknown(name, ", ".join(TARGETS))
     if name in PRESETS:
         return replace(_preset(name), flags=flags)
@@ -339,12 +325,6 @@ def _resolve(name: str, compiler: Compiler) -> Target:
 
 
 # -------------------------------------------------------------------- building
-def library_name(stem: str) -> str:
-    """Spell the file name of a shared library on this system."""
-    suffix = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
-    return f"{stem}{suffix}"
-
-
 def contraction(kernels: bool) -> str:
     """Choose whether products and sums may be fused: in kernels only, everything else rounds at every operation."""
     return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
@@ -403,198 +383,8 @@ def is_kernels(file: str) -> bool:
     return re.fullmatch(r"(?:\w+_)?kernels_(?:[0-9]+|limits)\.c", file) is not None
 
 
-def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
-    """List what is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
-    if is_kernels(source):
-        return [(source, True, ())]
-    if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
-        return [(source, True, (f"-D{ONLY_KERNELS}",)), (source, False, (f"-D{WITHOUT_KERNELS}",))]
-    return [(source, False, ())]
-
-
-def _effort(folder: Path, unit: tuple[str, bool, tuple[str, ...]]) -> tuple[bool, int]:
-    """Rank how long the compiler takes for a part of a file: kernels, whose tiles it unrolls, longer than loops."""
-    source, kernels, _ = unit
-    return kernels, (folder / source).stat().st_size
-
-
-def build(
-    folder: Path,
-    files: Sequence[str],
-    target: Target | str = "native",
-    compiler: Compiler | None = None,
-    library: str | None = None,
-    extra: Sequence[str] = (),
-    graphs: list[str] | None = None,
-    others: Mapping[str, Target] | None = None,
-) -> Path:
-    """Compile C files of `folder` (several at a time) and link them to one shared library in it.
-
-    `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
-    the result (default: that of the first file that is not kernels); it appears only when it is complete.  `others`
-    are targets of files that have another one.
-    graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.stack.FLAGS`.
-    CompileError IRC6003 carries the end of the compiler's message as notes.
-    """
-    compiler = compiler or require_compiler()
-    folder = folder.resolve()
-    target = resolve_target(target, compiler) if isinstance(target, str) else target
-    sources = [f for f in files if f.endswith(".c")]
-    main = next((f for f in sources if not is_kernels(f) and f not in NOT_OF_THE_LIBRARY), sources[0])
-    library = library or library_name(Path(main).stem)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        units = [unit for f in sources if f not in NOT_OF_THE_LIBRARY for unit in _units(folder, f)]
-        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
-        running = _Running()
-
-        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> tuple[str, float]:
-            source, kernels, part = unit
-            began = perf_counter()
-            flags = [*COMMON, *(others or {}).get(source, target).flags, *extra]
-            of_loops = () if kernels else gathers((others or {}).get(source, target), compiler)
-            chosen = [*optimisation(compiler, kernels), *of_loops, *flags, contraction(kernels), *part]
-            _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
-            return " ".join([source, *part]), perf_counter() - began
-
-        pairs = sorted(zip(units, objects, strict=True), key=lambda pair: _effort(folder, pair[0]), reverse=True)
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            try:
-                begun = [pool.submit(one, *pair) for pair in pairs]  # the longest first: nobody waits for it at the end
-                tell(f"{compiler.command[0]}: 0 of {len(units)} files", measure=C_COMPILER)
-                for done, unit in enumerate(as_completed(begun), start=1):
-                    part_took(C_COMPILER, *unit.result())
-                    tell(f"{compiler.command[0]}: {done} of {len(units)} files", measure=C_COMPILER)
-            except BaseException:  # an interrupt, or one file's error: nobody waits for the others
-                running.end()
-                raise
-        if graphs is not None:
-            graphs += [path.read_text("utf-8", "replace") for path in sorted(Path(scratch).glob("*.ci"))]
-        step("linking")
-        made = Path(scratch, library)
-        _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
-        step("finishing")
-        return made.replace(folder / library)
-
-
-def runtime_sources() -> dict[str, str]:
-    """Read header and source of the thread pool, by name."""
-    here = Path(__file__).resolve().parent.parent / "runtime"
-    return {name: (here / name).read_text("utf-8") for name in ("irc_rt.h", "irc_rt.c")}
-
-
-def compile_units(
-    folder: Path, files: Sequence[str], target: Target, compiler: Compiler, extra: Sequence[str] = ()
-) -> list[Path]:
-    """Compile the C files of `folder` for a target without linking them, as a Makefile of irc does: the objects.
-
-    CompileError like `build`.
-    """
-    vectors = target.name not in PRESETS or "asimd" in target.features
-    units = [unit for f in files if _is_unit(f) for unit in _units(folder, f)]
-
-    def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> Path:
-        source, kernels, part = unit
-        flags = [*source_flags(kernels, vectors), *target.flags, *extra, *part]
-        _run(compiler, [*flags, "-c", source, "-o", result], source, folder)
-        return folder / result
-
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        return list(pool.map(one, units, [f"{k}.o" for k in range(len(units))]))
-
-
-def _is_unit(file: str) -> bool:
-    return file.endswith(".c") and file not in NOT_OF_THE_LIBRARY
-
-
-def build_runtime(folder: Path, compiler: Compiler | None = None) -> Path:
-    """Build the thread pool, a shared library in `folder`, once for each version of source and compiler.
-
-    Its name ends with its own hash: one that was damaged is not taken.
-    """
-    compiler = compiler or require_compiler()
-    here = Path(__file__).resolve().parent.parent / "runtime"
-    texts = [text.encode() for text in runtime_sources().values()]
-    key = hashlib.sha256(b"\0".join([*texts, str(compiler).encode(), compiler.version.encode()])).hexdigest()[:16]
-    for library in folder.glob(library_name(f"irc_rt-{key}-*")):
-        if library.stem.endswith(_short_hash(library)):
-            return library
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        made = Path(scratch, library_name("irc_rt"))
-        flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-pthread", "-fvisibility=hidden"]
-        _run(compiler, [*flags, str(here / "irc_rt.c"), "-o", str(made)], "irc_rt.c", folder)
-        return made.replace(folder / library_name(f"irc_rt-{key}-{_short_hash(made)}"))
-
-
-def _short_hash(path: Path) -> str:
-    return hashlib.sha256(read_regular(path, 1 << 24)).hexdigest()[:16]
-
-
-class _Running:
-    """The compilers that build one library, so that all can be ended."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._processes: set[subprocess.Popen[str]] = set()
-        self._ended = False
-
-    def add(self, process: subprocess.Popen[str]) -> None:
-        with self._lock:
-            self._processes.add(process)
-            if self._ended:
-                _kill(process)
-
-    def discard(self, process: subprocess.Popen[str]) -> None:
-        with self._lock:
-            self._processes.discard(process)
-
-    def end(self) -> None:
-        with self._lock:
-            self._ended = True
-            for process in self._processes:
-                _kill(process)
-
-
-def _kill(process: subprocess.Popen[str]) -> None:
-    """End a process that leads its own group, and what it started."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _run(compiler: Compiler, arguments: list[str], file: str, folder: Path, running: _Running | None = None) -> None:
-    """Run the compiler with a time limit; it and what it started are ended when time is up or on an interrupt."""
-    running = running or _Running()
-    seconds = float(os.environ.get("IRC_COMPILE_TIMEOUT") or 900)
-    command = [*compiler.command, *arguments]
-    env = {**os.environ, "LC_ALL": "C"}
-    with subprocess.Popen(
-        command,
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        running.add(process)
-        try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            _kill(process)
-            process.communicate()
-            raise _error(codes.COMPILE_TIMEOUT, command=compiler, file=file, seconds=f"{seconds:g}") from None
-        except BaseException:
-            _kill(process)
-            raise
-        finally:
-            running.discard(process)
-    if process.returncode:
-        notes = tuple(output.strip().splitlines()[-_STDERR_LINES:])
-        raise _error(codes.COMPILE_FAILED, notes=notes, command=compiler, file=file, status=process.returncode)
-
-
-def _error(code: Code, notes: tuple[str, ...] = (), **facts: object) -> CompileError:
+def compile_error(code: Code, notes: tuple[str, ...] = (), **facts: object) -> CompileError:
+    """Make the error that says this with these facts, about no place in a model."""
     sink = Sink()
     sink.report(code, NOWHERE, notes, **facts)
     return CompileError(sink.diagnostics)

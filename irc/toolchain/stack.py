@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from irc.toolchain.c_compiler import NOT_OF_THE_LIBRARY, Compiler, Target, compile_units
+from irc.toolchain.c_compiler import Compiler, Target
+from irc.toolchain.libraries import NOT_OF_THE_LIBRARY, compile_units
 
 FLAGS = ("-fcallgraph-info=su",)
 """What GCC, from 10 on, writes the graphs with: a file that ends in .ci beside each object."""

@@ -24,7 +24,7 @@ from irc.loops import workspaces
 from irc.loops.ir import Function, KernelCall, Program
 from irc.loops.memory import plan
 from irc.runtime.artifact import write_artifact
-from irc.toolchain import c_compiler
+from irc.toolchain import c_compiler, libraries
 from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS
 from irc.toolchain.gcc_flags import GCC_LEFT_OUT
 from irc.toolchain.processor import cpu_features
@@ -124,7 +124,7 @@ def test_one_file_computes_what_several_do(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(z, y * np.float32(0.3) + np.float32(0.7))
     assert y.tobytes() == y_1.tobytes() and z.tobytes() == z_1.tobytes()
     if "fma" in features_under_test():
-        monkeypatch.setattr(c_compiler, "contraction", lambda kernels: "-ffp-contract=off")
+        monkeypatch.setattr(libraries, "contraction", lambda kernels: "-ffp-contract=off")
         assert run("embed")[0].tobytes() != y.tobytes()
 
 
@@ -178,8 +178,8 @@ def test_files_state_the_flags_of_the_toolchain(weights: Any, tmp_path: Path, mo
         else:
             Path(arguments[arguments.index("-o") + 1]).touch()
 
-    monkeypatch.setattr(c_compiler, "_run", note)
-    c_compiler.build(tmp_path, sorted(made), target, gcc)
+    monkeypatch.setattr(libraries, "_run", note)
+    libraries.build(tmp_path, sorted(made), target, gcc)
     heads = [str(text).partition("*/")[0] for name, text in made.items() if name.endswith(".c")]
     text = "\n".join(heads).replace("\n *     -f", " -f")
     lines = re.findall(r"^ \*     ([^.]*=fast|[^.]*=off)\.", text, re.MULTILINE)

@@ -22,7 +22,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import f32
 from irc.loops.ir import Program
 from irc.runtime.errors import InputValueError
-from irc.toolchain.c_compiler import build
+from irc.toolchain.libraries import build
 from tests.support.c_program import Library, buffer, elementwise
 
 EXTREMES = (

@@ -182,7 +182,7 @@ def test_sanitizers(group: str, tmp_path: Path) -> None:
 
 MISTAKE = """
 import ctypes
-from irc.backends.toolchain import build
+from irc.toolchain.libraries import build
 
 CODE = '''
 __attribute__((visibility("default"))) int run(int n) {

@@ -20,7 +20,7 @@ from irc.loops import workspaces
 from irc.loops.builder import LoopBuilder, place
 from irc.loops.ir import Alloc, Function, KernelCall, Program, walk
 from irc.loops.memory import plan
-from irc.toolchain import c_compiler
+from irc.toolchain import libraries
 from irc.toolchain.c_compiler import find_compiler
 from tests.support.c_program import Library, buffer
 from tests.support.kernels import M, packed_gemm, plain, variants
@@ -98,7 +98,7 @@ def test_threads_have_workspaces_of_their_own(tmp_path: Path) -> None:
     library = Library(program, tmp_path, EmitOptions(prefix="m"))
     compiler = find_compiler()
     assert compiler is not None
-    runtime = ctypes.CDLL(str(c_compiler.build_runtime(tmp_path / "rt", compiler)))
+    runtime = ctypes.CDLL(str(libraries.build_runtime(tmp_path / "rt", compiler)))
     runtime.irc_rt_create.restype = ctypes.c_void_p
     pool = ctypes.c_void_p(runtime.irc_rt_create(24))
     x = np.random.default_rng(0).random((300, 4000), np.float32)

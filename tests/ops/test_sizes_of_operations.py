@@ -25,7 +25,7 @@ from irc.diagnostics.codes import runtime, shape as shape_codes
 from irc.ir.graph import Graph, Model
 from irc.runtime.c_strings import given, in_memory
 from irc.runtime.ports import Port
-from irc.toolchain.c_compiler import build
+from irc.toolchain.libraries import build
 from tests.ops.cases import Case
 from tests.ops.test_ops import FAMILIES, NEWEST_ONNX, add_case, compiles_to_c
 

@@ -17,7 +17,7 @@ from irc.ir.types import DType
 from irc.loops import workspaces
 from irc.loops.ir import Buffer, For, Function, Program, Stmt, Store, Where
 from irc.loops.memory import plan
-from irc.toolchain.c_compiler import build
+from irc.toolchain.libraries import build
 from tests.support import foreign
 
 Array = np.ndarray[Any, Any]

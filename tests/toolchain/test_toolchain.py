@@ -22,7 +22,7 @@ from irc.kernels.conv.nhwc import NhwcConvKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.gemm.packed import GemmKernel
 from irc.loops.memory import plan
-from irc.toolchain import c_compiler, caches, processor, vector_units
+from irc.toolchain import c_compiler, caches, libraries, processor, vector_units
 
 needs_compiler = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 
@@ -113,7 +113,7 @@ def test_several_files_make_one_library(tmp_path: Path) -> None:
     )
     tmp_path.joinpath("kernels_0.c").write_text("int helper(void);\nint helper(void) { return 42; }\n")
     tmp_path.joinpath("weights.bin").write_bytes(b"")
-    library = c_compiler.build(tmp_path, ["model.c", "kernels_0.c", "weights.bin"])
+    library = libraries.build(tmp_path, ["model.c", "kernels_0.c", "weights.bin"])
     assert ctypes.CDLL(str(library)).run() == 42
     assert {p.name for p in tmp_path.iterdir()} == {"model.c", "kernels_0.c", "weights.bin", library.name}
 
@@ -122,7 +122,7 @@ def test_several_files_make_one_library(tmp_path: Path) -> None:
 def test_a_mistake_in_the_code_shows_the_message(tmp_path: Path) -> None:
     tmp_path.joinpath("model.c").write_text("int run(void) { return nonsense; }\n")
     with pytest.raises(CompileError) as error:
-        c_compiler.build(tmp_path, ["model.c"])
+        libraries.build(tmp_path, ["model.c"])
     found = error.value.diagnostics[0]
     assert found.code == "IRC6003" and any("nonsense" in note for note in found.notes)
     assert [p.name for p in tmp_path.iterdir()] == ["model.c"]
@@ -135,7 +135,7 @@ def test_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     target = c_compiler.Target("native", platform.machine(), (), ())
     tmp_path.joinpath("model.c").touch()
     with pytest.raises(CompileError) as error:
-        c_compiler.build(tmp_path, ["model.c"], target, slow)
+        libraries.build(tmp_path, ["model.c"], target, slow)
     assert code_of(error) == "IRC6004"
 
 
@@ -150,7 +150,7 @@ def test_programs_with_prefixes_share_a_library(tmp_path: Path) -> None:
         for name, content in emit(program, plan(program), options).items():
             tmp_path.joinpath(name).write_text(str(content))
             files.append(name)
-    library = ctypes.CDLL(str(c_compiler.build(tmp_path, files, library="all.so", extra=["-O1"])))
+    library = ctypes.CDLL(str(libraries.build(tmp_path, files, library="all.so", extra=["-O1"])))
     assert all(hasattr(library, f"m{k}_run") for k in range(3))
 
 
@@ -170,8 +170,8 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if c_compiler.find_compiler() is None:
         pytest.skip("no C compiler")
     folder = tmp_path_factory.mktemp("runtime")
-    library = c_compiler.build_runtime(folder)
-    assert c_compiler.build_runtime(folder) == library
+    library = libraries.build_runtime(folder)
+    assert libraries.build_runtime(folder) == library
     found = ctypes.CDLL(str(library))
     found.irc_rt_create.restype = ctypes.POINTER(Pool)
     return found
@@ -354,10 +354,10 @@ def test_the_compiler_begins_with_the_longest_files(tmp_path: Path, monkeypatch:
         begun.append(file)
         Path(arguments[arguments.index("-o") + 1]).touch()
 
-    monkeypatch.setattr(c_compiler, "_run", run)
+    monkeypatch.setattr(libraries, "_run", run)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     target = c_compiler.Target("native", "x86_64", (), ())
-    c_compiler.build(tmp_path, [*lengths], target, c_compiler.Compiler(("cc",), "cc"))
+    libraries.build(tmp_path, [*lengths], target, c_compiler.Compiler(("cc",), "cc"))
     assert begun[:-1] == ["kernels_1.c", "kernels_0.c", "model_1.c", "model.c"]
 
 

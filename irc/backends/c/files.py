@@ -30,14 +30,8 @@ from irc.backends.c.text import CComment, CName, cut
 from irc.kernels.core.text import Part, needed, own
 from irc.loops.ir import Buffer, Program
 from irc.loops.memory import MemoryPlan
-from irc.toolchain.c_compiler import (
-    NOT_OF_THE_LIBRARY,
-    ONLY_KERNELS,
-    WITHOUT_KERNELS,
-    is_kernels,
-    source_flags,
-    stated_flags,
-)
+from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, is_kernels, source_flags, stated_flags
+from irc.toolchain.libraries import NOT_OF_THE_LIBRARY
 
 __all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
 
