@@ -15,7 +15,7 @@ from typing import Any
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, bf16, f32
 from irc.kernels.core.base import Kernel
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import Destination, DestinationPart
 from irc.layout.transposed_conv import Interleave
 from irc.ops.concat import Concat, Split

@@ -10,27 +10,24 @@ ends, and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import replace
 
-from irc.expr import Expr, IndexFunction, Tensor
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType, Type, f32, f64, i32
+from irc.ir.types import TensorType, f32, f64, i32
 from irc.kernels import Isa
 from irc.kernels.integer.problem import SETS
 from irc.layout.byte_tables import Lookup
+from irc.layout.channels_last_op import ChannelsLast, first_of, last_of, permuted_type, shape_last
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.layout.transposed_conv import Interleave
-from irc.opdef.base import Array, Op
+from irc.opdef.base import Op
 from irc.opdef.builder import Builder
-from irc.opdef.reference import as_list
-from irc.opdef.signature import Sig
 from irc.opdef.window import spatial, window_padding
 from irc.ops.concat import Concat
 from irc.ops.conv import Conv
 from irc.ops.gather import Gather
-from irc.ops.layout import Reshape, Transpose
+from irc.ops.layout import Reshape, Squeeze, Transpose, Unsqueeze
 from irc.ops.pad import Pad
 from irc.ops.pool import AveragePool, MaxPool
 from irc.ops.reduce import ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reduction
@@ -42,7 +39,6 @@ from irc.selection.layouts import channels_last_pays
 from irc.selection.residency import constant_bytes
 from irc.selection.selector import worthwhile
 
-T = TypeVar("T")
 FOLLOWS = (
     MaxPool
     | AveragePool
@@ -60,78 +56,13 @@ FOLLOWS = (
     | ReduceMin
 )
 """Operations, besides the elementwise ones, that are as fast with the channels last."""
+OF_GROUPS = Concat | Slice | StridedSlice | Gather | ReduceMean | ReduceSum | ReduceMax | ReduceMin
+"""Those of them that can work with channels in groups, which take several axes."""
+RANKS = range(3, 7)
+"""Ranks of what may have its channels last: a signal's to an image's whose channels take three axes, or a volume's."""
 FEWEST = 2
 """Convolutions in a graph for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
 of both layouts and the way in and out are compared."""
-
-
-@dataclass(frozen=True)
-class ChannelsLast(Op):
-    """`op` with the channels last, of these `operands` and of the results that have this `rank`."""
-
-    op: Op
-    rank: int
-    operands: tuple[int, ...]
-    sig: ClassVar[Sig] = Sig("*xs: any -> *ys: any")
-
-    def infer(self, *xs: Value | None) -> list[Type]:
-        first = [
-            Value(x.name, permuted_type(x.tensor, first_of(self.rank))) if x is not None and k in self.operands else x
-            for k, x in enumerate(xs)
-        ]
-        return [self._last(t) for t in self.op.result_types(first)]
-
-    def reference(self, *xs: Array | None) -> Any:
-        first = [
-            x.transpose(first_of(self.rank)) if x is not None and k in self.operands else x for k, x in enumerate(xs)
-        ]
-        results = as_list(self.op.reference(*first))
-        return [y.transpose(last_of(self.rank)) if y.ndim == self.rank else y for y in results]
-
-    def compute(self, out: Any, *xs: Tensor | None) -> list[IndexFunction]:  # pyright: ignore
-        assert self.op.compute is not None
-        outs = [permuted_type(t, first_of(self.rank)) for t in as_list(out)]
-        first = [self._first(x) if x is not None and k in self.operands else x for k, x in enumerate(xs)]
-        found = self.op.compute(outs[0] if len(outs) == 1 else outs, *first)
-        return [self._moved(f) for f in as_list(found)]
-
-    def _moved(self, f: IndexFunction) -> IndexFunction:
-        """Convert a result of `op` to an index function with the channels last."""
-        order = first_of(self.rank)
-        return lambda *at: f(*permuted(at, order))
-
-    def _first(self, x: Tensor) -> Tensor:
-        """Convert an operand with the channels last to what `op` expects."""
-        order = last_of(self.rank)
-
-        def at(i: tuple[Expr, ...]) -> Expr:
-            return x.at(permuted(i, order))
-
-        return Tensor(permuted_type(x.type, first_of(self.rank)), at)
-
-    def _last(self, t: Type) -> Type:
-        return permuted_type(t, last_of(self.rank)) if isinstance(t, TensorType) and t.rank == self.rank else t
-
-    def __str__(self) -> str:
-        return f"{self.op} channels last"
-
-
-def last_of(rank: int) -> tuple[int, ...]:
-    """Return the permutation that puts the channels last."""
-    return (0, *range(2, rank), 1)
-
-
-def first_of(rank: int) -> tuple[int, ...]:
-    """Return the permutation that puts the channels back to axis 1."""
-    return (0, rank - 1, *range(1, rank - 1))
-
-
-def permuted(items: Sequence[T], order: Sequence[int]) -> tuple[T, ...]:
-    return tuple(items[k] for k in order)
-
-
-def permuted_type(t: TensorType, order: Sequence[int]) -> TensorType:
-    return TensorType(t.dtype, permuted(t.dims(), order))
 
 
 def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
@@ -163,13 +94,13 @@ class _Region:
         self.graph = graph
         self.done = 0
         self.integers: set[Node] = set()
-        self._last: dict[Value, Value] = {}  # value → the same with its channels last
-        self._inside: set[Value] = set()  # the values that were computed so
+        self._last: dict[tuple[Value, int], Value] = {}  # value, axes of its channels → the same with these last
+        self._inside: dict[Value, int] = {}  # the values that were computed so → axes of their channels
 
     def visit(self, node: Node) -> None:
         """Rewrite a node if it is a convolution, or follows one."""
         out = node.outputs[0] if node.outputs else None
-        if out is None or not isinstance(out.type, TensorType) or out.type.rank not in (3, 4, 5):
+        if out is None or not isinstance(out.type, TensorType) or out.type.rank not in RANKS:
             return
         if isinstance(node.op, Conv):
             x = node.inputs[0]
@@ -178,25 +109,85 @@ class _Region:
                 self._put(node, [self._of_bytes(node)])
             elif _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
-        elif isinstance(node.op, Transpose | Reshape):
-            self._enter(node, out)
+        elif isinstance(node.op, Transpose | Reshape | Squeeze | Unsqueeze):
+            if not self._regroup(node, out):
+                self._enter(node, out)
         elif any(v in self._inside for v in node.operands):
-            rank = len(out.shape)
-            if node.op.elementwise and len(node.outputs) == 1:
-                self._put(node, [self._elementwise(node, rank)])
-            elif (
-                isinstance(node.op, FOLLOWS)
-                and not _of_planes(node)
-                and all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs)
-            ):
-                operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
-                self._put(node, self._wrapped(node, rank, operands))
+            self._follow(node, out)
+
+    def _follow(self, node: Node, out: Value) -> None:
+        """Rewrite what computes from values that have their channels last."""
+        rank = len(out.shape)
+        op = node.op
+        axes = next((self._inside[v] for v in node.operands if v in self._inside and v.rank == rank), 1)
+        if op.elementwise and len(node.outputs) == 1:
+            self._put(node, [self._elementwise(node, rank, axes)], axes)
+        elif isinstance(op, Reduction) and not op.keepdims:
+            self._reduce_groups(node, out)
+        elif not all(isinstance(v.type, TensorType) and v.rank == rank for v in node.outputs):
+            return
+        elif isinstance(op, Concat) and axes > 1 and op.axis % rank == 1:
+            self._put(node, [self._stacked(node, out, axes)], axes)
+        elif isinstance(op, FOLLOWS if axes == 1 else OF_GROUPS) and not _of_planes(node):
+            operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
+            self._put(node, self._wrapped(node, rank, operands, axes), axes)
+
+    def _regroup(self, node: Node, out: Value) -> bool:
+        """Rewrite what rearranges nothing but channels, as nodes of a shuffle do. Returns whether it does so."""
+        x = node.inputs[0]
+        axes = self._inside.get(x) if x is not None else None
+        if x is None or axes is None:
+            return False
+        space = x.shape[1 + axes :]
+        last = self.last(x, axes)
+        b = Builder(self.graph, out.name, node.loc, layers=node.layers)
+        if isinstance(node.op, Transpose):
+            order = node.inputs[1].ints() if node.inputs[1] is not None else None
+            if order is None or axes == 1 or any(a != k for k, a in enumerate(order) if not 1 <= k <= axes):
+                return False
+            made = b.Transpose(last, [0, *range(1, 1 + len(space)), *(len(space) + a for a in order[1 : 1 + axes])])
+        else:
+            axes = len(out.shape) - 1 - len(space)
+            if axes < 1 or not space or (out.shape[0], *out.shape[1 + axes :]) != (x.shape[0], *space):
+                return False
+            made = b.Reshape(last, b.dims(shape_last(out, axes)), special_zero=False)
+        self._put(node, [made], axes)
+        return True
+
+    def _reduce_groups(self, node: Node, out: Value) -> None:
+        """Rewrite a reduction without keepdims of axes of channels in groups, if some of these axes stay."""
+        x, *rest = node.inputs
+        axes = self._inside.get(x) if x is not None else None
+        gone = rest[0].ints() if rest and rest[0] is not None else None
+        if x is None or axes is None or not gone or not isinstance(node.op, Reduction):
+            return
+        rank = len(x.shape)
+        places = {a % rank for a in gone}
+        if len(places) >= axes or not places <= set(range(1, 1 + axes)):
+            return
+        op = ChannelsLast(replace(node.op, keepdims=True), rank, (0,), axes)
+        dims = [Dim.of(1) if k in places else d for k, d in enumerate(x.shape)]
+        whole = self.graph.new_value(out.name, permuted_type(TensorType(out.dtype, tuple(dims)), last_of(rank, axes)))
+        self.graph.add_node(op, [self.last(x, axes), *rest], [whole], node.name, node.loc)
+        axes -= len(places)
+        b = Builder(self.graph, out.name, node.loc, layers=node.layers)
+        self._put(node, [b.Reshape(whole, b.dims(shape_last(out, axes)), special_zero=False)], axes)
+
+    def _stacked(self, node: Node, out: Value, axes: int) -> Value:
+        """Concatenate along the first axis of the channels, as rows of all channels: kernels can store into these."""
+        b = Builder(self.graph, node.name or node.op.name, node.loc)
+        rows: list[Value] = []
+        for v in node.operands:
+            dims = (*shape_last(v, axes)[:-axes], product(v.shape[1 : 1 + axes]))
+            rows.append(b.Reshape(self.last(v, axes), b.dims(dims), special_zero=False))
+        y = b.Concat(*rows, axis=-1)
+        return b.Reshape(y, b.dims(shape_last(out, axes)), special_zero=False)
 
     def _enter(self, node: Node, out: Value) -> None:
         """Note a tensor that the model itself stores channels last, such as a linear layer over pixels."""
         x, layers = node.inputs[0], node.layers
         if isinstance(node.op, Reshape) and x is not None and len(out.shape) > 3 and x.shape[:2] == out.shape[:2]:
-            node, shape = x.producer or node, permuted(out.shape, last_of(len(out.shape)))
+            node, shape = x.producer or node, shape_last(out)
         else:
             shape = None
         source = node.inputs[0]
@@ -208,70 +199,69 @@ class _Region:
             source = b.Reshape(source, b.dims(shape), special_zero=False)
         elif len(order) == 3:  # tokens: attention and linear layers do not profit
             return
-        self._last[out] = source
-        self._inside.add(out)
+        self._last[out, 1] = source
+        self._inside[out] = 1
 
-    def last(self, value: Value) -> Value:
-        """Return a value with its channels last: computed so, or transposed here."""
-        found = self._last.get(value)
+    def last(self, value: Value, axes: int = 1) -> Value:
+        """Return a value with its channels last, which take this many axes: computed so, or transposed here."""
+        found = self._last.get((value, axes))
         if found is None:
-            rank = len(value.shape)
-            found = self._last[value] = self._transposed(value, rank)
+            found = self._last[value, axes] = self._transposed(value, axes)
         return found
 
-    def _transposed(self, value: Value, rank: int) -> Value:
-        order = last_of(rank)
+    def _transposed(self, value: Value, axes: int) -> Value:
+        order = last_of(len(value.shape), axes)
         constant = value.const
         if constant is not None:
-            moved = constant.derived(permuted(constant.shape, order), lambda x: x.transpose(order))
+            moved = constant.derived(tuple(constant.shape[k] for k in order), lambda x: x.transpose(order))
             return self.graph.add_constant(moved, value.name)
         b = Builder(self.graph, value.name, layers=())
-        if all(d == 1 for d in value.shape[2:]) or value.shape[1] == 1:
-            return b.Reshape(value, b.dims(permuted(value.shape, order)), special_zero=False)
+        if _keeps_places(value, axes):
+            return b.Reshape(value, b.dims(shape_last(value, axes)), special_zero=False)
         return b.Transpose(value, list(order))
 
-    def _put(self, node: Node, made: Sequence[Value]) -> None:
-        """Replace the results of a node by views of the new ones."""
+    def _put(self, node: Node, made: Sequence[Value], axes: int = 1) -> None:
+        """Replace the results of a node by views of the new ones, whose channels take this many axes."""
         b = Builder(self.graph, node.name or node.op.name, node.loc)
         for old, new in zip(node.outputs, made, strict=True):
             if not old.uses and not self.graph.keeps(old):
                 continue
-            if all(d == 1 for d in old.shape[2:]) or old.shape[1] == 1:
+            if _keeps_places(old, axes):
                 view = b.Reshape(new, b.dims(old.shape), special_zero=False)
             else:
-                view = b.Transpose(new, list(first_of(len(old.shape))))
+                view = b.Transpose(new, list(first_of(len(old.shape), axes)))
             view.type = old.type
             replace_value(self.graph, old, view)
             assert view.producer is not None
             view.producer.layers = ()
-            self._last[view] = new
-            self._inside.add(view)
+            self._last[view, axes] = new
+            self._inside[view] = axes
         self.done += 1
 
-    def _elementwise(self, node: Node, rank: int) -> Value:
-        inputs = [None if v is None else self._lifted(v, rank) for v in node.inputs]
-        return self._add(node, node.op, inputs)[0]
+    def _elementwise(self, node: Node, rank: int, axes: int) -> Value:
+        inputs = [None if v is None else self._lifted(v, rank, axes) for v in node.inputs]
+        return self._add(node, node.op, inputs, axes)[0]
 
-    def _lifted(self, value: Value, rank: int) -> Value:
+    def _lifted(self, value: Value, rank: int, axes: int) -> Value:
         """Give an operand that is broadcast all axes, channels last."""
         if len(value.shape) == rank:
-            return self.last(value)
+            return self.last(value, axes)
         if all(d == 1 for d in value.shape):
             return value
         ones = (Dim.of(1),) * (rank - len(value.shape))
         constant = value.const
         if constant is not None:
             whole = constant.derived((*(1 for _ in ones), *constant.shape), lambda x: x)
-            return self.last(self.graph.add_constant(whole, value.name))
+            return self.last(self.graph.add_constant(whole, value.name), axes)
         b = Builder(self.graph, value.name, layers=())
-        return self.last(b.Reshape(value, b.dims((*ones, *value.shape)), special_zero=False))
+        return self.last(b.Reshape(value, b.dims((*ones, *value.shape)), special_zero=False), axes)
 
-    def _wrapped(self, node: Node, rank: int, operands: tuple[int, ...]) -> list[Value]:
-        inputs = [self.last(v) if v is not None and k in operands else v for k, v in enumerate(node.inputs)]
-        return self._add(node, ChannelsLast(node.op, rank, operands), inputs)
+    def _wrapped(self, node: Node, rank: int, operands: tuple[int, ...], axes: int = 1) -> list[Value]:
+        inputs = [self.last(v, axes) if v is not None and k in operands else v for k, v in enumerate(node.inputs)]
+        return self._add(node, ChannelsLast(node.op, rank, operands, axes), inputs, axes)
 
-    def _add(self, node: Node, op: Op, inputs: Sequence[Value | None]) -> list[Value]:
-        order = last_of(len(node.outputs[0].shape))
+    def _add(self, node: Node, op: Op, inputs: Sequence[Value | None], axes: int = 1) -> list[Value]:
+        order = last_of(len(node.outputs[0].shape), axes)
         made = [self.graph.new_value(v.name, permuted_type(v.tensor, order)) for v in node.outputs]
         self.graph.add_node(op, inputs, made, node.name, node.loc)
         return made
@@ -292,12 +282,12 @@ class _Region:
         """Rewrite a convolution of bytes, which the kernel reads without what makes 32-bit integers of them."""
         x = node.inputs[0]
         assert x is not None
-        if x not in self._last:
+        if (x, 1) not in self._last:
             found = bytes_of(x)
             assert found is not None
             b = Builder(self.graph, x.name, layers=())
             wide = b.Cast(self.last(found.value), to=i32)
-            self._last[x] = wide if found.zero is None else b.Sub(wide, found.zero)
+            self._last[x, 1] = wide if found.zero is None else b.Sub(wide, found.zero)
         return self._wrapped(node, len(x.shape), (0,))[0]
 
 
@@ -312,6 +302,11 @@ def _is_of_bytes(node: Node) -> bool:
     if found is None or found.value.shape != x.shape or any(b is not None and b.const is None for b in bias):
         return False
     return worthwhile(*node.outputs[0].shape, *w.shape[1:])
+
+
+def _keeps_places(value: Value, axes: int) -> bool:
+    """Tell whether a value is stored the same with its channels last, which take this many axes."""
+    return all(d == 1 for d in value.shape[1 + axes :]) or all(d == 1 for d in value.shape[1 : 1 + axes])
 
 
 def _of_planes(node: Node) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from irc.expr import Load
 from irc.fusion.elements import Elements, extents_of, value_of
 from irc.ir.graph import Graph, Node, Value, layers_of
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import Destination, DestinationPart
 from irc.opdef.builder import Builder
 from irc.ops.concat import Concat
@@ -51,7 +51,7 @@ def _is_last(node: Node) -> bool:
     """Tell whether a node concatenates along the last axis, with known sizes there."""
     op = node.op
     if isinstance(op, ChannelsLast) and isinstance(op.op, Concat):
-        last = op.op.axis % op.rank == 1
+        last = op.op.axis % op.rank == op.axes
     else:
         last = isinstance(op, Concat) and op.axis % len(node.outputs[0].shape) == len(node.outputs[0].shape) - 1
     return last and len(node.inputs) > 1 and all(v is not None and v.shape[-1].is_const for v in node.inputs)

@@ -6,7 +6,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.problem import Layout
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.ops.conv import Conv
 from irc.selection.constant_weights import by_weights, with_bias
 from irc.selection.planes import input_of, planes_of

@@ -19,7 +19,7 @@ from irc.kernels.core.epilogue import Axes, axes_of, slot
 from irc.kernels.core.registry import select
 from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, SumProblem, product_of_bytes
 from irc.layout.byte_tables import Lookup
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.layout.quantized_sums import SumOfBytes
 from irc.ops.cast import Cast

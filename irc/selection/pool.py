@@ -10,7 +10,7 @@ from irc.ir.dim import Dim
 from irc.ir.graph import Node
 from irc.kernels.core.registry import select
 from irc.kernels.pool.problem import Counted, PoolProblem
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.ops.pool import AveragePool, MaxPool
 from irc.selection.planes import Planes, input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile

@@ -7,7 +7,7 @@ from irc.ir.graph import Graph, Node
 from irc.ir.types import i8, i32, i64, u8
 from irc.kernels.core.isa import Isa
 from irc.layout.byte_tables import Lookup
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.quantized_sums import SumOfBytes
 from irc.opdef.base import Op
 from irc.ops.argmax import ArgMax, ArgMin

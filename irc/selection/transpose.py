@@ -12,7 +12,7 @@ from irc.ir.types import TensorType
 from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import DestinationPart
 from irc.ops.gather import Gather
 from irc.ops.layout import Reshape

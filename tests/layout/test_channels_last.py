@@ -16,7 +16,7 @@ from irc.ir.types import TensorType, f32
 from irc.ir.verify import problems
 from irc.kernels import ISAS
 from irc.layout import channels_last, fold_taps, transposed_conv
-from irc.layout.channels_last import ChannelsLast
+from irc.layout.channels_last_op import ChannelsLast
 from irc.loops import interp
 from irc.loops.ir import Store, walk
 from irc.loops.lower import lower
@@ -97,6 +97,31 @@ def tokens(b: Any, x: Any) -> Any:
     return conv(b, b.Relu(conv(b, b.Concat(wide, b.Sigmoid(other), axis=1), 16, size=1)), 8, size=1)
 
 
+def shuffled(b: Any, x: Any) -> Any:
+    """A shuffle of groups, which only rearranges the channels of each pixel."""
+    y = b.Relu(conv(b, x, 12, **SAME))
+    y = b.Reshape(b.Transpose(b.Reshape(y, [2, 3, 4, 6, 5]), [0, 2, 1, 3, 4]), [2, 12, 6, 5])
+    return conv(b, y, 12, group=12, **SAME)
+
+
+def attended(b: Any, x: Any) -> Any:
+    """Branches side by side, of which a sum by weights is left; weights of each channel come from the means."""
+    left, right = (b.Unsqueeze(b.Relu(conv(b, x, 8, size, **fields)), [1]) for size, fields in ((3, SAME), (1, {})))
+    both = b.Concat(left, right, axis=1)
+    means = b.ReduceMean(b.ReduceSum(both, [1], keepdims=False), [2, 3], keepdims=True)
+    weights = b.Reshape(conv(b, means, 16, size=1), [2, 2, 8, 1, 1])
+    scaled = b.Mul(both, b.Div(b.Exp(weights), b.ReduceSum(b.Exp(weights), [1], keepdims=True)))
+    return conv(b, b.ReduceSum(scaled, [1], keepdims=False), 8, **SAME)
+
+
+def of_groups(b: Any, x: Any) -> Any:
+    """Groups of channels that are scaled, cut and joined again; also along the second axis of the channels."""
+    y = b.Mul(b.Reshape(conv(b, x, 24, **SAME), [2, 4, 6, 6, 5]), random(4, 1, 1, 1))
+    y = b.Concat(b.Slice(y, [1], [3], [1]), b.Slice(y, [0], [2], [1]), axis=1)
+    y = b.Concat(y, b.Neg(b.Slice(y, [0], [2], [2])), axis=2)
+    return conv(b, b.Reshape(y, [2, 32, 6, 5]), 8, **SAME), b.ReduceSum(y, [1, 2], keepdims=False)
+
+
 # name: (build, input, Transposes left)
 MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "residual": (residual, X, 2),
@@ -111,6 +136,9 @@ MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "tokens and planes of linear layers": (tokens, X, 2),
     "volumes": (volumes, random(2, 4, 9, 9, 8), 0),
     "padding": (lambda b, x: conv(b, b.Pad(conv(b, x, 8, size=1), [0, 0, 1, 2, 0, 0, 1, 2]), 8), X, 2),
+    "shuffled channels": (shuffled, X, 3),
+    "attention to branches": (attended, X, 3),
+    "channels in groups": (of_groups, X, 3),
     "average": (lambda b, x: conv(b, b.AveragePool(conv(b, x, 8, **SAME), kernel=(2, 2)), 8, size=1), X, 2),
     "one channel in": (lambda b, x: conv(b, conv(b, x, 64, size=3, strides=(2, 2)), 8), random(2, 1, 12, 9), 1),
     "a plane of one pixel": (lambda b, x: b.Relu(conv(b, conv(b, x, 64, size=5), 64, size=1)), random(2, 8, 5, 5), 1),
