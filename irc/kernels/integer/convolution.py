@@ -29,7 +29,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
-from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
@@ -197,6 +197,8 @@ class IntegerConvKernel(WindowsOfBytes):
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
         in_registers = not {*self.epilogue.functions()} - {"round"}
+        two = self.stored in BYTES and (bits, self.vectors) == (256, 2) and self.rows % 2 == 0
+        given["rows"] = fill(text.TWO_ROWS if two else text.ROWS, **given)
         given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
         return [
             *self.shared(whole),

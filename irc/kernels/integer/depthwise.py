@@ -62,6 +62,16 @@ _MIX = {
     _mm256_storeu_si256((__m256i *)to, _mm256_cvtep${sign}8_epi16(_mm_unpacklo_epi8(x[0], x[1])));""",
 }
 """How pixels become groups of neighbours, by unit and bytes of a vector."""
+_TWO = """
+            for (; v + 2 <= last && (v + 2) * $L <= channels; v += 2) { /* two vectors are halves of what is loaded */
+                const __m128i x = _mm_loadu_si128((const __m128i *)(from[0] + v * $L));
+                const __m128i y = _mm_loadu_si128((const __m128i *)(from[1] + v * $L));
+                uint8_t *const at = to + v * hop;
+                _mm256_storeu_si256((__m256i *)at, _mm256_cvtep${sign}8_epi16(_mm_unpacklo_epi8(x, y)));
+                _mm256_storeu_si256((__m256i *)(at + hop), _mm256_cvtep${sign}8_epi16(_mm_unpackhi_epi8(x, y)));
+            }
+"""
+"""Two vectors of pairs in 256 bits."""
 
 _TEXT = """
 /* joint: the windows that groups serve; units: such windows in a row; groups: of neighbours under them. */
@@ -93,7 +103,8 @@ static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B
                 const int there = inside && tap < taps && x >= 0 && x < g->iw;
                 from[t] = there ? image + line * g->x_row + x * g->x_pixel : beyond;
             }
-            for (int64_t v = first; v < last; v++)
+            int64_t v = first;
+$two            for (; v < last; v++)
                 ${S}_mix(from, v * $L < channels - $L ? v * $L : channels - $L, (__m128i *)(to + v * hop));
         }
     }
@@ -352,7 +363,10 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
             "tasks": TASKS,
             "several": SEVERAL,
         }
-        given["mix"] = fill(_MIX[self.unit, self.isa.vector], sign="i" if self.signed else "u")
+        sign = "i" if self.signed else "u"
+        given["mix"] = fill(_MIX[self.unit, self.isa.vector], sign=sign)
+        both = (self.unit, self.isa.vector) == ("pairs", 32)
+        given["two"] = fill(_TWO, L=self.lanes, sign=sign).lstrip("\n") if both else ""
         one = (
             "$store(to, acc[p])"
             if self.stored == i32

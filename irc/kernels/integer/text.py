@@ -30,14 +30,14 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
     }
     const int64_t hop = ahead ? 4 * $NR : 0;
     const int8_t *p = panel + 8 * $NR, *next = p + ahead;
+    const $E *x[$MR];
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) x[i] = a + at[i];
+    const int64_t run = w->groups * $step;
     for (int64_t r = 0; r < w->rows; r++) {
         for (int64_t s = 0; s < w->columns; s++) {
-            const $E *x[$MR];
-            const int64_t tap = r * w->row + s * w->column;
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) x[i] = a + at[i] + tap;
-            const int64_t end = w->groups * $step;
-            for (int64_t k = 0; k < end; k += $step, p += 4 * $NR, next += hop) {
+            const int64_t tap = r * w->row + s * w->column, end = tap + run;
+            for (int64_t k = tap; k < end; k += $step, p += 4 * $NR, next += hop) {
                 IRC_FULL_UNROLL
                 for (int v = 0; v < $NV; v++) b[v] = $load(p + v * $bytes);
                 __builtin_prefetch(next, 0, 2);
@@ -134,16 +134,22 @@ IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *s
 """
 
 BYTES_ROW = """
-IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
+/* Bytes of `rows` rows of sums, at most four vectors, one row after the other. */
+IRC_INLINE $M ${S}_near(const int rows, const ${S}_work *w, const ${S}_out *o, const int32_t *sums, int64_t row,
                          int64_t col, int64_t n) {
     $M y[4] = {{0}};
     IRC_FULL_UNROLL
-    for (int v = 0; v < $NV; v++) {
-        const int64_t part = n - v * $L < $L ? n - v * $L : $L;
+    for (int v = 0; v < rows * $NV; v++) {
+        const int64_t at = v % $NV * $L, part = n - at < $L ? n - at : $L;
         if (part > 0)
-            y[v] = $round((__m$bits)${S}_epilogue(o, ($V)$to_f32($load(sums + v * $L)), row, col + v * $L, part));
+            y[v] = $round((__m$bits)${S}_epilogue(o, ($V)$to_f32($load(sums + v * $L)), row + v / $NV, col + at, part));
     }
-    irc_bytes_put_$bits(c, irc_bytes_${kind}_$bits(w->y_zero, y[0], y[1], y[2], y[3]), n);
+    return irc_bytes_${kind}_$bits(w->y_zero, y[0], y[1], y[2], y[3]);
+}
+
+IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
+                         int64_t col, int64_t n) {
+    irc_bytes_put_$bits(c, ${S}_near(1, w, o, sums, row, col, n), n);
 }
 """
 
@@ -154,9 +160,21 @@ static void ${S}_whole(const ${S}_work *w, const ${S}_out *o, const $E *a, const
     int32_t sums[$MR * $NR];
     $stored *const c = o->c + row * o->c_row + col;
     $body($MR, a, at, &w->walk, panel, ahead, w->zero, sums);
+$rows}
+"""
+
+ROWS = """\
     IRC_FULL_UNROLL
     for (int i = 0; i < $MR; i++) ${S}_row(w, o, sums + i * $NR, c + i * o->c_row, row + i, col, $NR);
-}
+"""
+
+TWO_ROWS = """\
+    IRC_FULL_UNROLL
+    for (int i = 0; i < $MR; i += 2) {
+        const $M both = ${S}_near(2, w, o, sums + i * $NR, row + i, col, $NR);
+        _mm_storeu_si128((__m128i *)(c + i * o->c_row), _mm256_castsi256_si128(both));
+        _mm_storeu_si128((__m128i *)(c + (i + 1) * o->c_row), _mm256_extracti128_si256(both, 1));
+    }
 """
 
 BODY = """
@@ -182,15 +200,20 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const $E *a = w->a + image * w->image + group * w->per;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
+        int64_t places[$Q][$MR]; /* of the tiles' rows, which all panels share */
+        const int64_t begun = first * low + (first < extra ? first : extra);
+        int64_t line = begun / w->width, column = begun % w->width;
+        for (int64_t t = first; t < last; t++) {
+            for (int64_t i = 0; i < low + (t < extra); i++) {
+                places[t - first][i] = line * w->down + column * w->across;
+                if (++column == w->width) column = 0, line++;
+            }
+        }
         for (int64_t j = beyond; j < end_of; j++) {
             const int8_t *panel = g->w + (group * panels + j) * size;
             for (int64_t t = first; t < last; t++) {
                 const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
-                int64_t at[$MR], line = row / w->width, column = row % w->width;
-                for (int64_t i = 0; i < rows; i++) {
-                    at[i] = line * w->down + column * w->across;
-                    if (++column == w->width) column = 0, line++;
-                }
+                const int64_t *const at = places[t - first];
                 const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;$whole
                 tiles_of[rows - 1](a, at, &w->walk, panel, ahead, w->zero, sums);
                 ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
