@@ -45,7 +45,9 @@ WORTHWHILE = 24_000
 """Cycles of all blocks, about, below which one thread does them."""
 HEAVY = 4
 """How many times the bytes of the input and of results those of weights are, above which threads divide these."""
-COPIED_ALONE = 128 << 10
+MANY = 160
+"""Rows from which on products take as long as it takes every thread to read all weights, so that it divides rows."""
+COPIED_ALONE = 32 << 10
 """Bytes below which one thread copies the input."""
 STRIP = 1 << 20
 """Bytes of the input and of results in a task, about: all panels of weights meet them in the second cache."""
@@ -153,6 +155,7 @@ class MatrixUnitConvKernel(WindowsOfBytes):
             "copied_alone": COPIED_ALONE,
             "least": TASKS,
             "heavy": HEAVY,
+            "many": MANY,
             "strip": STRIP,
             "itemsize": self.stored.itemsize,
             "line": "line % w.phases * w.tall * w.row + line / w.phases * w.row" if self.copied else "line",

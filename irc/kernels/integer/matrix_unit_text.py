@@ -317,7 +317,8 @@ $layout
     w.height = (w.positions + tiles - 1) / tiles;
     w.blocks = ((w.positions + w.height - 1) / w.height + 1) / 2;
     const int64_t weights = panels * w.chunks * 2048, input = w.positions * w.across + pixels * g->oc * $itemsize;
-    w.heavy = weights > $heavy * input; /* tiles of A are slow to load from another core's cache */
+    /* tiles of A are slow to load from another core's cache, so are weights that few rows meet */
+    w.heavy = weights > $heavy * input && w.positions < $many;
     w.tasks_across = 1;
     w.tasks_down = (input + $strip - 1) / $strip;
     if (w.tasks_down > w.blocks) w.tasks_down = w.blocks;
