@@ -115,7 +115,7 @@ def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dt
     lib = build(tmp_path, [kernel])
     for (m, k), n in itertools.product(SIZES, (1, 7, 16, 33, 130)):
         run(lib, kernel, (m, k, n), transposed=n in (16, 33))
-    for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17)):
+    for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17), (1100, 300, 70)):
         run(lib, kernel, sizes)
 
 

@@ -26,6 +26,8 @@ from irc.kernels.gemm.problem import GemmProblem
 
 TILES_PER_TASK = 16
 """Tiles of rows that share a block of B: it is packed again for others."""
+SUMS_WAITING = 1 << 16
+"""Sums of a range of rows that stand in C meanwhile, if k is packed in parts: they stay in the second cache."""
 COLUMNS_PER_TASK = 64
 SHORTEST_SUM = 64
 """Products added up before a sum is stored, at least: as many columns as then fit on the stack are packed at once."""
@@ -85,6 +87,23 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
                 IRC_FULL_UNROLL
                 for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
             }
+        }
+    }
+    for (; b_row == $NR && k >= U; k -= U, a += U, b += U * $NR) {
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
+        }
+        if (U == 1) continue;
+        IRC_FULL_UNROLL
+        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
         }
     }
     for (; k >= U; k -= U, a += U, b += U * b_row) {
@@ -165,18 +184,13 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
     }
 }
 
-/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
- * ones, `done`, the epilogue is applied. */
-static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                       const $T *b, int64_t b_row, int64_t next, int begun, int done) {
+/* The same as NAME_block, below, where sums wait for the epilogue or the tile is not full. */
+static void ${S}_sums(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                      const $T *b, int64_t b_row, int64_t next, int begun, int done) {
     static ${body}_run *const whole[] = {$whole};$narrow_table
     _Alignas(64) $T sums[$MR * $NR];
     $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
-    if (left >= $NR && (!done || $plain)) {
-        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row, next);
-        return;
-    }
     if (left >= $NR) {
         whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR, next);
         for (int i = 0; i < rows; i++) {
@@ -197,6 +211,17 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
 """
     + LAST_COLUMNS
     + """
+/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
+ * ones, `done`, the epilogue is applied. */
+IRC_INLINE void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                           const $T *b, int64_t b_row, int64_t next, int begun, int done) {
+    static ${body}_run *const whole[] = {$whole};
+    $T *c = o->c + row * o->c_row + col;
+    if (o->n - col >= $NR && (!done || $plain))
+        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row, next);
+    else ${S}_sums(o, rows, row, col, k, a, a_row, b, b_row, next, begun, done);
+}
+
 /* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
 IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
 
@@ -257,21 +282,34 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     } while (k0 < g->k);
 }
 
+/* How many ranges of rows, of these, meet what is packed of B before the next part of it is packed: all of them, if
+ * their sums need not wait for that. */
+IRC_INLINE int64_t ${S}_lines(const ${S}_args *g, int64_t lines) {
+    const int64_t span = ${S}_span(g), wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span;
+    if (g->k * wide <= $room) return lines;
+    const int64_t most = $waiting / (wide * $TT * $MR);
+    return most < 1 ? 1 : most < lines ? most : lines;
+}
+
 /* Tasks begin to end: matrices outermost, then ranges of rows, then ranges of columns; those beside each other at
  * once, so that long pieces of the rows of B are read. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
+    const int64_t most = ${S}_span(g) / $NC;
     while (begin < end) {
         const int64_t image = begin / across / down, i = image / g->batch1, j = image % g->batch1;
         const int64_t t = begin / across % down, first = begin % across, left = across - first;
-        int64_t run = left < end - begin ? left : end - begin;
-        if (run > ${S}_span(g) / $NC) run = ${S}_span(g) / $NC;
+        int64_t run = left < end - begin ? left : end - begin, lines = 1;
+        if (run == across) lines = ${S}_lines(g, down - t < (end - begin) / across ? down - t : (end - begin) / across);
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, ($T *)own,
-                   tiles * t / down, tiles * (t + 1) / down, first * $NC,
-                   (first + run) * $NC < g->n ? (first + run) * $NC : g->n);
-        begin += run;
+        for (int64_t at = first, more; at < first + run; at += more) {
+            more = first + run - at < most ? first + run - at : most;
+            ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
+                       ($T *)own, tiles * t / down, tiles * (t + lines) / down, at * $NC,
+                       (at + more) * $NC < g->n ? (at + more) * $NC : g->n);
+        }
+        begin += run * lines;
     }
 }
 
@@ -348,6 +386,7 @@ class StripsGemmKernel(GemmKernel):
             "far": AHEAD,
             "few": ROWS_AT_ONCE,
             "piece": PIECE,
+            "waiting": SUMS_WAITING,
             "line": LINE // t.dtype.itemsize,
             "sum": LONGEST_SUM,
             "room": room,
