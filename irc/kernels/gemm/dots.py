@@ -50,10 +50,12 @@ GATHERED = 0.7
 """Cycles to pack an element of B whose columns are not contiguous."""
 
 _TILE = """\
-typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row);
-/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]. */
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
+                         int64_t ahead);
+/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]; ahead: from B to what is multiplied next. */
 IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row) {
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, int64_t ahead) {
+    (void)ahead;
     $V all[$MR][$NC], bv[$NC];
     EACH(i < R, c < C) all[i][c] = ($V){0};
 $lines    for (; k >= $L; k -= $L, a += $L, b += $L) {
@@ -90,8 +92,8 @@ _STEP = """\
 """
 
 _LINES = """\
-    for (; k >= $line; k -= $line) { /* a line of the cache at a time, and those of the next columns */
-        EACH(c < C) __builtin_prefetch(b + (C + c) * b_col, 0, 1);
+    for (; k >= $line; k -= $line) { /* a line of the cache at a time, and those of the next tile */
+        EACH(c < C) __builtin_prefetch(b + ahead + c * b_col, 0, 1);
         IRC_FULL_UNROLL
         for (int s = 0; s < $line / $L; s++, a += $L, b += $L) {
 $step        }
@@ -99,8 +101,9 @@ $step        }
 """
 
 _INSTANCE = """\
-static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row) {
-    $body($R, $C, k, a, a_row, b, b_col, sums, row);
+static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
+                         int64_t ahead) {
+    $body($R, $C, k, a, a_row, b, b_col, sums, row, ahead);
 }
 """
 
@@ -142,9 +145,14 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
         for (int64_t i = 0; i < rows * $wide; i++) sums[i] = 0;
         for (int64_t k = 0; k < g->k; k += $block) {
             const int64_t deep = g->k - k < $block ? g->k - k : $block;
-            for (int64_t u = u0, col = col0; u < u1; col += thin + (u < wider), u++)
+            const int64_t after = k + deep < g->k ? col0 * b_col + deep : col1 * b_col - k; /* the last tile */
+            for (int64_t u = u0, col = col0; u < u1; u++) {
+                const int64_t next = col + thin + (u < wider);
+                const int64_t ahead = (u + 1 < u1 ? next * b_col : after) - col * b_col;
                 runs[rows - 1][u < wider](deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col,
-                                          sums + col - col0, $wide);
+                                          sums + col - col0, $wide, ahead);
+                col = next;
+            }
         }
         for (int64_t i = 0; i < rows; i++) {
             for (int64_t col = col0; col < col1; col += $L) {
