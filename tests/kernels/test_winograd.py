@@ -23,7 +23,7 @@ from tests.support.kernels import winograd_conv
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 
 # input channels, output channels, plane, pads (top, left, bottom, right), images
-CASES = [
+CASES: list[tuple[Any, ...]] = [
     (32, 32, (12, 12), (1, 1, 1, 1), 1),
     (32, 64, (15, 13), (1, 1, 1, 1), 2),
     (40, 33, (13, 11), (1, 1, 1, 1), 1),
@@ -35,13 +35,21 @@ CASES = [
     (64, 21, (12, 15), (1, 1, 1, 1), 1),
     (32, 200, (12, 12), (2, 2, 2, 2), 1),
 ]
+# with groups of channels, too
+GROUPED: list[tuple[Any, ...]] = [
+    (32, 64, (12, 12), (1, 1, 1, 1), 1, 2),
+    (60, 51, (13, 11), (1, 1, 1, 1), 2, 3),
+    (120, 200, (15, 14), (0, 1, 1, 0), 1, 5),
+    (64, 64, (30, 28), (1, 1, 1, 1), 1, 4),
+]
 
 
 def kernels_of(isa: Isa, dtype: DType, case: Any, epilogue: Epilogue) -> list[WinogradKernel]:
     """Every variant for a case."""
-    ic, oc, (h, w), (top, left, bottom, right), _ = case
-    oh, ow = h + top + bottom - 2, w + left + right - 2
-    kernels = list(WinogradKernel.candidates(ConvProblem.contiguous("nhwc", epilogue, ic, oc, (oh, ow), (3, 3)), isa))
+    ic, oc, (h, w), (top, left, bottom, right), _, *groups = case
+    plane = h + top + bottom - 2, w + left + right - 2
+    problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, plane, (3, 3), groups=sum(groups) or 1)
+    kernels = list(WinogradKernel.candidates(problem, isa))
     assert [k.filtering for k in kernels] == [F2, F4] and {k.tile.dtype for k in kernels} == {dtype}
     return kernels
 
@@ -56,17 +64,18 @@ def close_to(found: Any, exact: Any, k: int, kernel: WinogradKernel) -> None:
 
 def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     """Calls on slices of wider tensors: nothing outside the slices is read, or written; the same for any pool."""
-    ic, oc, (ih, iw), pads, n = case
-    dtype = kernel.tile.dtype
-    x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic, 3, 3, dtype=dtype)
-    exact = exact_conv(x, w, 1, (1, 1), (1, 1), pads)
+    ic, oc, (ih, iw), pads, n, *more = case
+    dtype, groups = kernel.tile.dtype, sum(more) or 1
+    x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic // groups, 3, 3, dtype=dtype)
+    exact = exact_conv(x, w, groups, (1, 1), (1, 1), pads)
     oh, ow = exact.shape[2:]
     given, found = nhwc(x, 3, np.nan), []
-    packed = kernel.pack_weights(w)
-    assert packed.size == kernel.packed_elements(oc, ic)
+    packed = kernel.pack_weights(w, groups)
+    assert packed.size == kernel.packed_elements(oc // groups, ic // groups, groups)
     side = kernel.filtering.outputs
-    most = kernel.most(ic, -(-oh // side) * -(-ow // side), False)
-    sizes: dict[str, Any] = {"batch": n, "ic": ic, "oc": oc, "ih": ih, "iw": iw, "oh": oh, "ow": ow, "most": most}
+    most = kernel.most(ic // groups, -(-oh // side) * -(-ow // side), False)
+    sizes: dict[str, Any] = {"batch": n, "groups": groups, "ic": ic // groups, "oc": oc // groups, "most": most}
+    sizes |= {"ih": ih, "iw": iw, "oh": oh, "ow": ow}
     sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
     sizes |= {"x_batch": ih * iw * (ic + 3), "y_pixel": oc + 5, "y_batch": oh * ow * (oc + 5)}
     slots: list[np.ndarray[Any, Any]] = []
@@ -84,12 +93,12 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
         invoke(lib, kernel, given, packed, *slots, y, *order, pool=pool)
         assert (y[..., oc:] == 77).all()
         found.append(y)
-    close_to(found[0][..., :oc].transpose(0, 3, 1, 2), exact, 9 * ic, kernel)
+    close_to(found[0][..., :oc].transpose(0, 3, 1, 2), exact, 9 * ic // groups, kernel)
     assert all(np.array_equal(found[0], y) for y in found[1:])
 
 
 def check(folder: Path, isa: Isa, dtype: DType, epilogue: Epilogue) -> None:
-    kernels = [(k, case) for case in CASES for k in kernels_of(isa, dtype, case, epilogue)]
+    kernels = [(k, case) for case in CASES + GROUPED for k in kernels_of(isa, dtype, case, epilogue)]
     lib = build(folder, list({k.symbol: k for k, _ in kernels}.values()))
     for kernel, case in kernels:
         run(lib, kernel, case)
@@ -133,6 +142,6 @@ def test_accuracy(tmp_path: Path, filtering: Filtering, bound: float) -> None:
     x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
     exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
     y = np.zeros((1, 14, 14, 64), np.float32)
-    sizes = (1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
+    sizes = (1, 1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
     invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, *sizes)
     assert np.abs(y.transpose(0, 3, 1, 2) - exact).max() <= bound * np.abs(exact).max()

@@ -135,8 +135,8 @@ class ConvProblem(Problem):
 
     @property
     def is_regular_3x3(self) -> bool:
-        """Whether windows of 3 × 3 stand at every pixel, in one group, as Winograd's algorithms need."""
-        return self.groups == 1 and self.geometry == ((3, 3), (1, 1), (1, 1))
+        """Whether windows of 3 × 3 stand at every pixel, as Winograd's algorithms need."""
+        return self.geometry == ((3, 3), (1, 1), (1, 1))
 
     @property
     def has_known_planes(self) -> bool:

@@ -4,9 +4,9 @@ A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36, on
 (`irc.kernels.conv.winograd_transforms`).  Some tiles at a time are transformed into scratch, [position][block of
 ic][tile][channel of the block]; then each panel of output channels is 16 or 36 matrix products over ic, whose sums are
 transformed back and pass through the epilogue.  Weights are transformed when compiling, in f64: [panel of
-oc][position][ic][panel].  Nothing outside the input is read.
+oc][position][ic][panel], one group of channels after the other.  Nothing outside the input is read.
 
-Threads split images, tiles and panels, never the sum: results do not depend on them.
+Threads split images, groups, tiles and panels, never the sum: results do not depend on them.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
 
 _CALL = """
 typedef struct {$fields
-    /* Blocks and panels of channels; tiles of an image, `across` in a row; register tiles, up to `most` of them
-       transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
-    int64_t blocks, panels, across, tiles, groups, chunks, parts;
+    /* Blocks and panels of a group's channels; tiles of an image, `across` in a row; `heights` of register tiles, up to
+       `most` of them transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
+    int64_t blocks, panels, across, tiles, heights, chunks, parts;
 } ${S}_call;
 
 /* For threads, chunks of an even number, and parts of the panels where these are few. */
@@ -86,14 +86,15 @@ static void ${S}_plan(${S}_call *g, int alone) {
     g->panels = (g->oc + $NR - 1) / $NR;
     g->across = (g->ow + $M - 1) / $M;
     g->tiles = (g->oh + $M - 1) / $M * g->across;
-    g->groups = (g->tiles + $MR - 1) / $MR;
-    g->chunks = (g->groups + g->most - 1) / g->most;
+    g->heights = (g->tiles + $MR - 1) / $MR;
+    g->chunks = (g->heights + g->most - 1) / g->most;
     g->parts = 1;
-    if (alone || g->batch * g->chunks >= $few) return;
+    const int64_t planes = g->batch * g->groups;
+    if (alone || planes * g->chunks >= $few) return;
     const int64_t small = $P * g->panels * g->blocks * ($L * $NR * $size) <= $cached, many = small ? 4 : 2;
-    const int64_t round = g->groups < many ? 2 : many, even = (g->chunks + round - 1) / round * round;
-    if (g->batch % 2 && even <= g->groups) g->chunks = even;
-    const int64_t parts = ($few + g->batch * g->chunks - 1) / (g->batch * g->chunks);
+    const int64_t round = g->heights < many ? 2 : many, even = (g->chunks + round - 1) / round * round;
+    if (planes % 2 && even <= g->heights) g->chunks = even;
+    const int64_t parts = ($few + planes * g->chunks - 1) / (planes * g->chunks);
     g->parts = parts < g->panels ? parts : g->panels;
 }
 
@@ -139,25 +140,26 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
 """
 
 _BODY = """
-/* Tasks begin to end: images, chunks of tiles, parts of the panels (innermost; neighbours share the transform). */
+/* Tasks begin to end: images, groups, chunks of tiles, parts of the panels (these share the transform). */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *const g = given;
     const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
     const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
-    int64_t *const entered = (int64_t *)(void *)own; /* of which image and chunk the tiles stand in v */
+    int64_t *const entered = (int64_t *)(void *)own; /* of which image, group and chunk the tiles stand in v */
     $T *const v = ($T *)(void *)(own + 64), *const m = v + $P * v_step;
     while (begin < end) {
         const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
-        const int64_t image = begin / g->parts / g->chunks;
+        const int64_t plane = begin / g->parts / g->chunks, image = plane / g->groups, group = plane % g->groups;
         const int64_t run = g->parts - part < end - begin ? g->parts - part : end - begin;
-        const int64_t t0 = g->groups * chunk / g->chunks * $MR, next = g->groups * (chunk + 1) / g->chunks * $MR;
+        const int64_t t0 = g->heights * chunk / g->chunks * $MR, next = g->heights * (chunk + 1) / g->chunks * $MR;
         const int64_t t1 = next < g->tiles ? next : g->tiles;
-        ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel, .n = g->oc};$slot_starts
-        if (*entered != begin / g->parts) ${S}_enter(g, g->x + image * g->x_batch, t0, t1, v, v_step);
+        const $T *const x = g->x + image * g->x_batch + group * g->ic;
+        ${S}_out o = {.c = g->y + image * g->y_batch + group * g->oc, .c_row = g->y_pixel, .n = g->oc};$slot_starts
+        if (*entered != begin / g->parts) ${S}_enter(g, x, t0, t1, v, v_step);
         *entered = begin / g->parts;
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
             for (int64_t k = 0; k < $P; k++) {
-                const $T *w = g->w + (p * $P + k) * g->blocks * ($L * $NR);
+                const $T *w = g->w + ((group * g->panels + p) * $P + k) * g->blocks * ($L * $NR);
                 for (int64_t b = 0; b < g->blocks; b += $sum)
                     for (int64_t t = 0; t < t1 - t0; t += $MR)
                         ${body}(g->blocks - b < $sum ? g->blocks - b : $sum, v + k * v_step + b * block + t * $L, block,
@@ -170,15 +172,16 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
 }
 """
 
-# Tasks are divided among threads; the call counts the tiles of an image that are transformed together in `$groups`.
+# Tasks are divided among threads: `$images` (or groups of them), `$pieces` of each, whose tiles are transformed
+# together, and parts of the panels.
 ENTRY = """
 void $S($parameters) {
     ${S}_call call = {$assigned};
     if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
-    const double work = (double)(g->batch * g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
+    const double work = (double)($images * g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
     const int alone = !pool || work < $worthwhile;
     ${S}_plan(&call, alone);
-    const int64_t tasks = g->batch * call.$groups * call.parts;
+    const int64_t tasks = $images * $pieces * call.parts;
     irc_divide(alone ? 0 : pool, tasks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
@@ -214,8 +217,8 @@ class WinogradKernel(Kernel[ConvProblem]):
         back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
         rate = costs.SECOND_CACHE if p.resident else costs.costs_of(t.isa).winograd_stream
-        weights = f.positions * p.oc * p.ic * t.dtype.itemsize / rate
-        return p.images * (products + transforms) + weights
+        weights = f.positions * p.outputs * p.ic * t.dtype.itemsize / rate
+        return p.images * p.groups * (products + transforms) + weights
 
     @property
     def label(self) -> str:
@@ -223,20 +226,24 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs), problem.resident))
-        return problem.arguments() | problem.channel_arguments() | {"most": most}
+        return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups), "most": most}
 
     def packed(self, problem: ConvProblem) -> Packed:
-        elements, t = self.packed_elements(problem.oc, problem.ic), self.tile
-        return Packed((self.label, t.panel, t.lanes), t.dtype, elements, self.pack_weights)
+        groups, t = problem.groups, self.tile
+        elements = self.packed_elements(problem.oc, problem.ic, groups)
+        key = (self.label, t.panel, t.lanes, groups)
+        return Packed(key, t.dtype, elements, lambda w: self.pack_weights(w, groups))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         """Convolve with the weights that were transformed: their matrix has a left inverse."""
-        oc, ic, t, f = sizes["oc"], sizes["ic"], self.tile, self.filtering
+        groups, oc, ic, t, f = *(sizes[n] for n in ("groups", "oc", "ic")), self.tile, self.filtering
         panels, depth = -(-oc // t.panel), -(-ic // t.lanes) * t.lanes
-        u = reads[1][: panels * f.positions * depth * t.panel].reshape(panels, f.inputs, f.inputs, depth, t.panel)
+        shape = groups, panels, f.inputs, f.inputs, depth, t.panel
+        u = reads[1][: np.prod(shape)].reshape(shape)
         back = np.linalg.pinv(f.weights)
-        g = np.einsum("ya,pabio,xb->poiyx", back, u.astype(np.float64), back).reshape(-1, depth, 3, 3)[:oc, :ic]
-        convolve("nhwc", g.astype(t.dtype.numpy), 1, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
+        g = np.einsum("ya,gpabio,xb->gpoiyx", back, u.astype(np.float64), back).reshape(groups, -1, depth, 3, 3)
+        w = g[:, :oc, :ic].reshape(groups * oc, ic, 3, 3).astype(t.dtype.numpy)
+        convolve("nhwc", w, groups, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
@@ -256,7 +263,7 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        extents = "batch ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
+        extents = "batch groups ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike, resident: bool) -> int:
@@ -275,19 +282,20 @@ class WinogradKernel(Kernel[ConvProblem]):
         tiles, channels = sizes["most"] * t.rows, -(-sizes["ic"] // t.lanes) * t.lanes
         return 64 + self.filtering.positions * t.dtype.itemsize * (channels * tiles + tiles * t.panel + 2 * t.lanes)
 
-    def packed_elements(self, oc: int, ic: int) -> int:
-        """Count the elements of packed weights."""
+    def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
+        """Count the elements of packed weights: `oc` output and `ic` input channels of a group."""
         t = self.tile
-        return self.filtering.positions * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
+        return groups * self.filtering.positions * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
 
-    def pack_weights(self, w: Array) -> Array:
-        """Pack w[oc, ic, 3, 3], transformed, flat; channels are filled up with zeros."""
-        t, (oc, ic), g = self.tile, w.shape[:2], self.filtering.weights
-        made = np.kron(g, g) @ w.reshape(oc * ic, 9).T.astype(np.float64)
-        full = np.zeros((len(made), -(-oc // t.panel) * t.panel, -(-ic // t.lanes) * t.lanes), t.dtype.numpy)
-        full[:, :oc, :ic] = made.reshape(-1, oc, ic)
-        split = full.reshape(len(made), -1, t.panel, full.shape[2])
-        return np.ascontiguousarray(split.transpose(1, 0, 3, 2)).ravel()
+    def pack_weights(self, w: Array, groups: int = 1) -> Array:
+        """Pack w[oc, ic, 3, 3] of all groups, transformed, flat; channels are filled up with zeros."""
+        t, (outputs, ic), g = self.tile, w.shape[:2], self.filtering.weights
+        made = np.kron(g, g) @ w.reshape(outputs * ic, 9).T.astype(np.float64)
+        oc, panels, depth = outputs // groups, -(-outputs // groups // t.panel), -(-ic // t.lanes) * t.lanes
+        full = np.zeros((len(made), groups, panels * t.panel, depth), t.dtype.numpy)
+        full[:, :, :oc, :ic] = made.reshape(-1, groups, oc, ic)
+        split = full.reshape(len(made), groups, panels, t.panel, depth)
+        return np.ascontiguousarray(split.transpose(1, 2, 0, 4, 3)).ravel()
 
     @property
     def executed(self) -> float:
@@ -295,7 +303,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         return self.filtering.positions / (9 * self.filtering.outputs**2)
 
     def flops(self, sizes: Sizes) -> Dim:
-        return 18 * product(sizes[n] for n in ("batch", "oc", "ic", "oh", "ow"))
+        return 18 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
 
     @property
     def summary(self) -> str:
@@ -311,7 +319,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
         given["every"] = (1 << self.filtering.positions) - 1
         given["sum"] = LONGEST_SUM // t.lanes
-        given["slot_starts"] = slot_starts(self.epilogue)
+        given["slot_starts"] = slot_starts(self.epilogue, first=" + group * g->oc")
         return [
             prelude(t, self.epilogue),
             DIVIDE,
@@ -319,5 +327,5 @@ class WinogradKernel(Kernel[ConvProblem]):
             *self.filtering.parts(given),
             epilogue_of(s, t, self.epilogue),
             *(fill(text, **given) for text in (_CALL, _BODY)),
-            fill(ENTRY, **given, groups="chunks"),
+            fill(ENTRY, **given, images="g->batch * g->groups", pieces="call.chunks"),
         ]

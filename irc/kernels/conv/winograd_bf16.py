@@ -250,7 +250,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant for planes of known size, if vectors multiply pairs of bf16."""
         p = problem
-        if p.layout != "nhwc" or not p.is_regular_3x3 or p.dtype != f32 or not p.has_known_planes:
+        if p.layout != "nhwc" or not p.is_regular_3x3 or p.groups > 1 or p.dtype != f32 or not p.has_known_planes:
             return
         if unit_of(isa, bf16_terms.TERMS[p.precision]) == "dot" and 0 < p.ic <= DEEPEST * CHUNK and p.oc:
             yield cls(p.epilogue, widths_of(p.oc))
@@ -387,5 +387,5 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(_CALL, **given),
             fill(_BODY, **given),
-            fill(ENTRY, **given, groups="groups"),
+            fill(ENTRY, **given, images="g->batch", pieces="call.groups"),
         ]

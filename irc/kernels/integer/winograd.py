@@ -226,7 +226,8 @@ class IntegerWinogradKernel(WindowsOfBytes):
 
     @classmethod
     def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
-        possible = problem.is_regular_3x3 and not problem.is_volume and problem.ic <= MOST_CHANNELS
+        p = problem
+        possible = p.is_regular_3x3 and p.groups == 1 and not p.is_volume and p.ic <= MOST_CHANNELS
         if possible and isa.name in SETS and not isa.fours:
             for rows, vectors in TILES[isa.name]:
                 given = (problem.signed, problem.zeroed, problem.stored, problem.rounding.fits, problem.epilogue)

@@ -118,11 +118,15 @@ def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, obje
     return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
 
 
-def slot_starts(epilogue: Epilogue, row: str = "pixel") -> str:
-    """Print statements that point the slots of `o` at an image; row: what the epilogue's rows are."""
+def slot_starts(epilogue: Epilogue, row: str = "pixel", first: str = "") -> str:
+    """Print statements that point the slots of `o` at an image.
+
+    row: what the epilogue's rows are; first: adds the first column, of slots that have columns.
+    """
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
-        found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch;")
+        column = first if axes in ("row", "full") else ""
+        found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch{column};")
         if axes in ("column", "full"):
             found.append(f"\n        o.s{i}_row = g->s{i}_{row};")
     return "".join(found)
