@@ -152,14 +152,48 @@ def _ordered(b: Builder, x: Value, labels: Labels, wanted: Labels) -> Value:
     return x if order == sorted(order) else b.Transpose(x, order)
 
 
+def _stands_turned(vector: Labels, matrix: Labels, needed: set[str], left: bool = True) -> bool:
+    """Tell whether a vector beside a matrix, in each of a batch, should be on the other side, for the matrix to stay.
+
+    A matrix stays if its axes stand as in a product: what is summed over is last on the left and first on the right.
+    """
+    own = [label for label in matrix if label not in vector]
+    inner = [label for label in matrix if label in vector and label not in needed]
+    batch = [label for label in matrix if label in vector and label in needed]
+    if not own or not inner or not set(vector) <= set(matrix):
+        return False
+    return list(matrix) == ([*batch, *own, *inner] if left else [*batch, *inner, *own])
+
+
+def _in_the_middle(
+    b: Builder, matrix: Value, labels: Labels, vector: Value, others: Labels
+) -> tuple[Value, Labels] | None:
+    """The product with a vector of axes that stand next to one another inside of all others; None if they do not."""
+    n = len(others)
+    at = labels.index(others[0]) if others and others[0] in labels else 0
+    if at == 0 or at + n == len(labels) or labels[at : at + n] != others:
+        return None
+    shape = [product(part) for part in (matrix.shape[:at], vector.shape, matrix.shape[at + n :])]
+    flat = b.Reshape(matrix, b.dims(shape), special_zero=False)
+    row = b.Reshape(vector, b.dims([Dim.of(1), shape[1]]), special_zero=False)
+    found = b.Reshape(b.MatMul(row, flat), b.dims([*matrix.shape[:at], *matrix.shape[at + n :]]), special_zero=False)
+    return found, (*labels[:at], *labels[at + n :])
+
+
 def _contracted(
     b: Builder, one: tuple[Value, Labels], two: tuple[Value, Labels], needed: set[str]
 ) -> tuple[Value, Labels]:
     """The product of two operands, summed over the axes of both that nobody else needs: a batch of matrix products."""
     x, left = _summed(b, *one, needed | set(two[1]))
     y, right = _summed(b, *two, needed | set(one[1]))
-    batch = tuple(label for label in left if label in right and label in needed)
-    inner = tuple(label for label in left if label in right and label not in needed)
+    for (matrix, labels), (vector, others) in (((x, left), (y, right)), ((y, right), (x, left))):
+        if not needed & set(others) and (found := _in_the_middle(b, matrix, labels, vector, others)):
+            return found
+    if _stands_turned(left, right, needed) or _stands_turned(right, left, needed, left=False):
+        (x, left), (y, right) = (y, right), (x, left)
+    most = right if set(left) < set(right) else left  # a matrix beside a vector, which is the cheaper one to turn
+    batch = tuple(label for label in most if label in left and label in right and label in needed)
+    inner = tuple(label for label in most if label in left and label in right and label not in needed)
     rows = tuple(label for label in left if label not in right)
     columns = tuple(label for label in right if label not in left)
     x, y = _ordered(b, x, left, (*batch, *rows, *inner)), _ordered(b, y, right, (*batch, *inner, *columns))
