@@ -31,6 +31,8 @@ SUMS = 4096
 """Sums of a piece of the columns."""
 TASKS, LEAST_COLUMNS = 4, 192
 """Tasks that the columns are cut into, of so many at least: of short pieces of rows memory is not as fast."""
+LEAST_HALF = 32
+"""Columns of two tasks, at least, where there are not enough for more: two caches hold what one does not."""
 REACHED = 0.8
 """The part of the rate of loads, stores and multiply-adds that is reached."""
 ROW_STARTED = 12.0
@@ -114,8 +116,8 @@ static void ${S}_piece(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 
 /* The columns of a task. */
 IRC_INLINE int64_t ${S}_columns(const ${S}_args *g) {
-    const int64_t vectors = (g->n + $tasks * $L - 1) / ($tasks * $L);
-    return vectors * $L < $least ? $least : vectors * $L;
+    const int64_t fit = g->n / $least, tasks = fit > $tasks ? $tasks : fit > 2 ? fit : g->n < 2 * $half ? 1 : 2;
+    return (g->n + tasks * $L - 1) / (tasks * $L) * $L;
 }
 
 /* Tasks begin to end: matrices outermost, then ranges of columns; those beside each other at once. */
@@ -199,7 +201,14 @@ class StreamsGemmKernel(GemmKernel):
         t, s, at_once = self.tile, self.symbol, self._at_once
         body = t.name.replace("tile", "streams", 1)
         given = names(t) | {"S": s, "body": body, "at_once": at_once, "longest": LONGEST_SUM}
-        given |= {"R": t.rows, "tasks": TASKS, "least": LEAST_COLUMNS, "fit": self._fit, "worthwhile": WORTHWHILE}
+        given |= {
+            "R": t.rows,
+            "tasks": TASKS,
+            "least": LEAST_COLUMNS,
+            "half": LEAST_HALF,
+            "fit": self._fit,
+            "worthwhile": WORTHWHILE,
+        }
         return [
             prelude(t, self.epilogue),
             DIVIDE,
