@@ -16,6 +16,7 @@ from irc.passes import (
     layers,
     many_operands,
     materialize,
+    merge_branches,
     number_draws,
     pack_sequences,
     products_before_loops,
@@ -68,6 +69,7 @@ _TO_LOOPS: tuple[Pass, ...] = _each(
     ("record-size-constraints", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
+    ("merge-branches", lambda graph, sink: merge_branches.run(graph)),
     ("many-operands", lambda graph, sink: many_operands.run(graph)),
     ("resolve-operands", resolve_operands.run),
     ("decompose", decompose.run),
@@ -177,6 +179,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
         ("simplify", lambda graph, sink: simplify.run(graph)),
         ("products-before-loops", lambda graph, sink: products_before_loops.run(graph)),
         ("recompose", lambda graph, sink: recompose.run(graph)),
+        ("merge-branches", lambda graph, sink: merge_branches.run(graph)),
         ("cse", lambda graph, sink: cse.run(graph)),
     ),
 )
