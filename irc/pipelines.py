@@ -134,6 +134,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         narrow_transposes,
         narrow_weights,
         plane_pools,
+        reduced_halves,
         texts,
         transposed_conv,
         trim_taps,
@@ -151,6 +152,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         ("fold-taps", lambda graph, sink: fold_taps.run(graph, isa)),
     )
     kernels = _each(
+        ("reduced-halves", lambda graph, sink: reduced_halves.run(graph)),
         ("wide-products-2", lambda graph, sink: wide_products.run(graph)),
         ("late-squeezes", lambda graph, sink: late_squeezes.run(graph)),
         ("channels-last", lambda graph, sink: channels_last.run(graph, isa, precision)),

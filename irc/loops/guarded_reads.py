@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Expr, Load, Select, children, rebuilt
+from irc.expr import Bin, Bits, Expr, Load, Select, children, rebuilt
 from irc.fusion.indexing import Ranges
+from irc.ir.types import f16, u16
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Alloc, Assign, For, If, KernelCall, Let, Stmt, Store
 from irc.traversal import rewrite, walk
@@ -47,8 +48,7 @@ def _without(b: LoopBuilder, e: Expr, ranges: Ranges, front: list[Stmt]) -> Expr
     def step(x: Expr, sure: bool, go: Callable[[Expr, bool], Expr]) -> Expr:
         if isinstance(x, Load) and not sure and _is_safe(x, ranges):
             if x not in named:
-                var = named[x] = b.name("g", x.dtype)
-                front.append(Let(var, x))
+                named[x] = _named(b, x, front)
             return named[x]
         if isinstance(x, Select):
             return rebuilt(x, (go(x.cond, sure), go(x.a, False), go(x.b, False)))
@@ -57,6 +57,14 @@ def _without(b: LoopBuilder, e: Expr, ranges: Ranges, front: list[Stmt]) -> Expr
         return rebuilt(x, tuple(go(c, sure) for c in children(x)))
 
     return rewrite(e, step, True)
+
+
+def _named(b: LoopBuilder, x: Load, front: list[Stmt]) -> Expr:
+    """Read an element into a variable, of a half its bits: where halves only move, nothing is converted."""
+    bits = x.dtype == f16
+    var = b.name("g", u16 if bits else x.dtype)
+    front.append(Let(var, Bits(x, u16) if bits else x))
+    return Bits(var, f16) if bits else var
 
 
 def _is_lazy(x: Expr) -> bool:

@@ -84,7 +84,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
         done += selector.take(REDUCTIONS, but=row_groups(graph))
     done += selector.take({ArgMax: position.select_kernel, ArgMin: position.select_kernel}, dtypes=(i64,))
     done += selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
-    done += selector.take({Transpose: transpose.select_bytes}, dtypes=(i8, u8))
+    done += selector.take({Transpose: transpose.select_elements}, dtypes=transpose.ELEMENTS)
     share_kernels(graph)
     return done
 

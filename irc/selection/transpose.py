@@ -8,7 +8,7 @@ from __future__ import annotations
 from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.graph import Node, Value
-from irc.ir.types import TensorType
+from irc.ir.types import TensorType, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64
 from irc.kernels.core.problem import likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
@@ -52,14 +52,20 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     return None
 
 
-def select_bytes(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a Transpose of bytes, which loops would read one by one."""
+ELEMENTS = (i8, u8, i16, u16, f16, bf16, i32, u32, i64, u64)
+"""Types that no kernel reads through a Transpose."""
+
+
+def select_elements(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a Transpose of other elements, which loops would read one by one."""
     x, y, order = node.inputs[0], node.outputs[0], order_of(node)
     if x is None or order is None or not worthwhile(*x.shape):
         return None
     problem = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order])
     kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
+        return None
+    if y.dtype.itemsize > 1 and any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
         return None
     return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
 

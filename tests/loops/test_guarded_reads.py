@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from irc.expr import Call, Const, Load, Select
+from irc.expr import Bits, Call, Const, Load, Select
 from irc.ir.dim import Dim
-from irc.ir.types import f32, i64
+from irc.ir.types import f16, f32, i64, u16
 from irc.loops.builder import LoopBuilder
 from irc.loops.guarded_reads import read_in_any_case
 from irc.loops.ir import Assign, Buffer, For, Let, Program, Store, walk as statements
@@ -60,3 +60,14 @@ def test_what_a_choice_tests_is_computed_once() -> None:
     program = assert_same(graph_of(lambda b, x: b.LeakyRelu(b.Add(b.Floor(b.Mul(x, 9.0)), 0.5), alpha=0.1), x), x)
     floors = [y for e in values(program) for y in walk(e) if isinstance(y, Call) and y.fn == "floor"]
     assert len(floors) == 1
+
+
+def test_halves_move_as_bits() -> None:
+    """Else they would be converted on the way between two places in memory."""
+    b = LoopBuilder()
+    x, y = (Buffer(name, f16, (Dim.of(10),), "input") for name in "xy")
+    with b.for_(10, "simd") as i:
+        b.store(y, i, Select(i.lt(5), Load(x, (i,)), Const(0.0, f16)))
+    read_in_any_case(b)
+    named = [s.value for s in statements(b.body) if isinstance(s, Let)]
+    assert named == [Bits(Load(x, (i,)), u16)]

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from irc.expr import Const, call
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import DType, f32, f64, i8, u8
+from irc.ir.types import DType, f16, f32, f64, i8, i32, i64, u8
 from irc.kernels.attention.problem import AttentionProblem, Empty, Mask
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.attention.vector import AttentionKernel
@@ -119,7 +119,7 @@ PROBLEMS: tuple[Problem, ...] = (
     RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
     RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
-    reordering(u8, (50, 64), (1, 0)),
+    *(reordering(dtype, (50, 64), (1, 0)) for dtype in (u8, f16, i32, i64)),
     HardmaxProblem.contiguous(M, 100),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
     *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),

@@ -28,6 +28,7 @@ from irc.kernels.vector.lanes import square
 
 STRIPE = 64  # columns of x, or rows where these are copied, in a task
 SHORT, WIDE = 4, 1024  # rows of x up to which, and how many columns, if there are few
+LINE = 64  # bytes of a line of the cache
 BLOCK = 512  # rows of x in a task, about
 WORTHWHILE = 50_000  # elements below which one thread does all
 
@@ -44,7 +45,10 @@ IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
     $V v[$L];
     EACH(i < $L) v[i] = ${V}_load(x + i * x_row);
     ${V}_square(v);
-    EACH(j < $L) ${V}_store(y + j * y_col, v[j]);
+    EACH(j < $L) {
+        ${V}_store(y + j * y_col, v[j]);
+        $fetch_line /* next to be written: there are more rows than processors follow */
+    }
 }
 
 /* The same of all rows, and fewer columns. */
@@ -122,8 +126,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t block = begin / stripes % blocks, top = g->rows * block / blocks / $L * $L;
         const int64_t rows = (block + 1 < blocks ? g->rows * (block + 1) / blocks / $L * $L : g->rows) - top;
         const int64_t i2 = outer % g->n2, i1 = outer / g->n2 % g->n1, i0 = outer / g->n2 / g->n1;
-        const $T *x = g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
-        $T *y = g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
+        const $T *x = (const $T *)g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
+        $T *y = ($T *)g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
         if (g->y_col == 1) {
             for (int64_t i = at; i < at + width && i < g->rows; i++)
                 ${S}_copy(x + i * g->x_row, y + i * g->y_row, g->cols);
@@ -235,16 +239,23 @@ class TransposeKernel(Kernel[TransposeProblem]):
     def summary(self) -> str:
         return f"A copy that reorders axes, {self.tile.dtype}."
 
+    @property
+    def element(self) -> str:
+        """The C type by which elements are moved."""
+        return str(names(self.tile)["T"])
+
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | {
             "S": self.symbol,
+            "T": self.element,
             "stripe": STRIPE,
             "block": BLOCK,
             "short": SHORT,
             "wide": WIDE,
             "worthwhile": WORTHWHILE,
             "few": max(2, t.lanes // 4),
+            "fetch_line": f"__builtin_prefetch(y + j * y_col + {LINE // t.dtype.itemsize}, 1);",
         }
         pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
         given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
