@@ -31,8 +31,8 @@ LANES = 16
 """Rows side by side are a multiple of this."""
 SHARES = 8
 """Shares of the rows for threads, each with scratch to sort in."""
-ROOM = 1024
-"""Elements beside the best that are collected before they are sorted."""
+ROOM = 128
+"""Elements beside twice the best that are collected, at least, before they are sorted: soon, for an early worst."""
 LAST = (1 << 31) - 1
 """The largest key."""
 PACKED = 256
@@ -243,8 +243,8 @@ class TopKLoops:
         outer, n, inner = self.x.shape
         rows = outer * inner
         room = n
-        if n.const is not None and k.const is not None and int(n) > 2 * int(k) + ROOM:
-            room = Dim.of(2 * int(k) + ROOM)
+        if n.const is not None and k.const is not None:
+            room = Dim.of(min(int(n), 2 * int(k) + max(ROOM, int(k))))
         shares = rows if rows.at_most(SHARES) else Dim.of(SHARES)
         scratch = b.alloc(i64, [shares, room], "kept"), b.alloc(i64, [shares, room], "moved")
         each = rows.ceildiv(shares) if rows != shares else Dim.of(1)
