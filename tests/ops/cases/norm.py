@@ -80,6 +80,7 @@ CASES = [
         for a in ((2, 3), (2,))
     ),
     *(Case(LRN(size=3), (Spec(t, (1, 6, 4)),), limit) for t, limit in LIMITS.items()),
+    *(Case(LRN(size=3, alpha=0.1, beta=b), (Spec("f32", (1, 6, 40)),), 4e-6) for b in (0.5, 0.6, 1.0)),
     Case(Dropout(), (Spec("f32", (3, 4)),)),
     Case(
         Dropout(),
