@@ -30,7 +30,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, keep, pixels_of, slot_starts, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, keep, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 BLOCK_VECTORS = 4  # vectors of channels, at most
@@ -100,26 +100,9 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
         }
     }
 }
-
-/* Output rows y0 to y1 where there are fewer channels than a vector holds. */
-static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
-    for (int64_t oy = y0; oy < y1; oy++) {
-        for (int64_t ox = 0; ox < g->ow; ox++) {
-            int64_t ky, first;
-            const int64_t top = oy * $SH - g->pad_h, bottom = ${S}_inside(top, g->ih, $DH, $KH, &ky);
-            const int64_t left = ox * $SW - g->pad_w, end = ${S}_inside(left, g->iw, $DW, $KW, &first);
-            $V acc = {0};
-            for (; ky < bottom; ky++) {
-                for (int64_t kx = first; kx < end; kx++) {
-                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+"""
+_MULTIPLIED = """\
                     acc += ${V}_load(g->w + (ky * $KW + kx) * $L) * ${LX}_part(at, g->channels);
-                }
-            }
-            acc = ${S}_epilogue(o, acc, oy * g->ow + ox, 0, g->channels);
-            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
-        }
-    }
-}
 """
 
 _BODY = """
@@ -266,6 +249,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
             fill(_CALL, **given, **self.interface),
             bounds(self.symbol, self._row.columns),
             fill(_TILE, **given, columns="".join(self._row.walk(self._column)), unroll=unroll),
+            few_channels(given, "{0}", _MULTIPLIED),
             fill(_BODY, **given, **self.interface, slot_starts=starts),
         ]
 

@@ -27,7 +27,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, keep, pixels_of, slot_starts, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, keep, pixels_of, slot_starts, window_names
 
 P = TypeVar("P", bound=Problem)
 
@@ -101,27 +101,10 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_
         }
     }
 }
-
-/* Output rows y0 to y1 where there are fewer channels than a vector holds. */
-static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
-    for (int64_t oy = y0; oy < y1; oy++) {
-        for (int64_t ox = 0; ox < g->ow; ox++) {
-            int64_t ky, first;
-            const int64_t top = oy * $SH - g->pad_h, bottom = ${S}_inside(top, g->ih, $DH, $KH, &ky);
-            const int64_t left = ox * $SW - g->pad_w, end = ${S}_inside(left, g->iw, $DW, $KW, &first);
-            $V acc = ${V}_all($empty);
-            for (; ky < bottom; ky++) {
-                for (int64_t kx = first; kx < end; kx++) {
-                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+"""
+_FOLDED = """\
                     const $V next = ${LX}_part(at, g->channels);
                     acc = $fold;
-                }
-            }
-            acc = ${S}_epilogue(o, acc$few, oy * g->ow + ox, 0, g->channels);
-            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
-        }
-    }
-}
 """
 
 _COUNT = """
@@ -385,6 +368,7 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
             "span": self._row.columns[-1] + 1,
         }
         unroll = "\n        IRC_FULL_UNROLL" if self.window[0] <= UNROLLED else ""
+        few, divided = self._divided(given)
         return [
             prelude(t, self.epilogue),
             keep(t),
@@ -393,7 +377,8 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
             fill(_CALL, **given),
             bounds(self.symbol, self._row.columns),
             self._count(given),
-            fill(_TILE, **given, **self._divide(given), columns="".join(self._row.walk(self._column)), unroll=unroll),
+            fill(_TILE, **given, **divided, columns="".join(self._row.walk(self._column)), unroll=unroll),
+            few_channels(given, "${V}_all($empty)", _FOLDED, few),
             fill(_BODY, **given),
         ]
 
@@ -416,15 +401,15 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         )
         return folded + "".join(into)
 
-    def _divide(self, given: dict[str, object]) -> dict[str, str]:
-        """Print what the sums are divided by: in tiles inside, at edges, and if channels are few."""
+    def _divided(self, given: dict[str, object]) -> tuple[str, dict[str, str]]:
+        """Print what the sums are divided by: if channels are few, and by name in tiles inside and at edges."""
         if self.mode == "max":
-            return {"whole": "", "edge": "", "few": ""}
+            return "", {"whole": "", "edge": ""}
         whole = f" / {given['V']}_all({self.window[0] * self.window[1]})"
         if self.counted == "window":
-            return {"whole": whole, "edge": whole, "few": whole}
+            return whole, {"whole": whole, "edge": whole}
         few = f" / {self.symbol}_count(g, top, left)"
-        return {"whole": whole, "edge": few.replace("left", f"left + p * {self.strides[1]}"), "few": few}
+        return few, {"whole": whole, "edge": few.replace("left", f"left + p * {self.strides[1]}")}
 
     def _count(self, given: dict[str, object]) -> str:
         if self.mode == "max" or self.counted == "window":

@@ -48,6 +48,27 @@ IRC_INLINE uint64_t ${S}_columns(int64_t low, int64_t size) {
 $bits}
 """
 
+_FEW = """
+/* Output rows y0 to y1 where there are fewer channels than a vector holds. */
+static void ${S}_few(const ${S}_call *g, const ${S}_out *o, const $X *x, int64_t y0, int64_t y1) {
+    for (int64_t oy = y0; oy < y1; oy++) {
+        for (int64_t ox = 0; ox < g->ow; ox++) {
+            int64_t ky, first;
+            const int64_t top = oy * $SH - g->pad_h, bottom = ${S}_inside(top, g->ih, $DH, $KH, &ky);
+            const int64_t left = ox * $SW - g->pad_w, end = ${S}_inside(left, g->iw, $DW, $KW, &first);
+            $V acc = $none;
+            for (; ky < bottom; ky++) {
+                for (int64_t kx = first; kx < end; kx++) {
+                    const $X *at = x + (top + ky * $DH) * g->x_row + (left + kx * $DW) * g->x_pixel;
+$taken                }
+            }
+            acc = ${S}_epilogue(o, acc$divided, oy * g->ow + ox, 0, g->channels);
+            ${SY}_part(o->c + (oy * g->ow + ox) * o->c_row, acc, g->channels);
+        }
+    }
+}
+"""
+
 _SPARSE = """    static const int64_t at[] = {$places};
     uint64_t bits = 0;
     for (int i = 0; i < $count; i++) bits |= (uint64_t)(low + at[i] >= 0 && low + at[i] < size) << i;
@@ -97,6 +118,15 @@ def bounds(symbol: str, places: tuple[int, ...]) -> str:
     else:
         bits = fill(_SPARSE, places=", ".join(map(str, places)), count=len(places))
     return fill(BOUNDS, S=symbol, bits=bits)
+
+
+def few_channels(given: dict[str, object], none: str, taken: str, divided: str = "") -> str:
+    """Print `NAME_few`, which computes the pixels whose channels are fewer than a vector holds.
+
+    given: names in the templates.  none: what `acc` begins with.  taken: statements that take the element `at` into it.
+    divided: by what it is divided in the end.
+    """
+    return fill(_FEW, **given, none=fill(none, **given), taken=fill(taken, **given), divided=divided)
 
 
 def pixels_of(width: DimLike, taps: int, stride: int, dilation: int, registers: int) -> int:
