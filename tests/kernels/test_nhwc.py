@@ -18,7 +18,7 @@ from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.pool.nhwc import NhwcPoolKernel
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
-from tests.kernels.test_kernels_more import exact_pool
+from tests.kernels.test_nchw_pools import exact_pool
 from tests.support.kernels import depthwise_nhwc, global_pool_nhwc, pool_nhwc
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")

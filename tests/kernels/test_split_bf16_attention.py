@@ -15,8 +15,8 @@ from irc.ir.dim import Dim
 from irc.kernels import ISAS, PROTOTYPES
 from irc.kernels.attention.split_bf16 import SplitAttentionKernel
 from irc.kernels.split_bf16.bf16_terms import TERMS
+from tests.kernels.test_attention import ATTENTION, exact_attention, masks, run_attention
 from tests.kernels.test_kernels import Pool, compilers, invoke, noise, with_flags
-from tests.kernels.test_kernels_more import ATTENTION, exact_attention, masks, run_attention
 from tests.kernels.test_split_bf16_gemm import DOT, pytestmark as needs_x86, real
 from tests.support.instruction_sets import emulation
 from tests.support.kernels import attention, split_attention

@@ -25,8 +25,8 @@ from irc.loops.ir import KernelCall, Program, walk
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
 from irc.pipelines import compile_c
+from tests.kernels.test_attention import masks, run_attention
 from tests.kernels.test_kernels import build as compiled_kernels, compilers
-from tests.kernels.test_kernels_more import masks, run_attention
 from tests.selection.test_select import check, check_compiled
 from tests.support.c_program import Library
 from tests.support.instruction_sets import isa_under_test

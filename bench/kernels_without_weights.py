@@ -1,4 +1,4 @@
-"""Attention, pools and transposes beside the peak or a copy: python bench/kernels_more.py [name…].
+"""Attention, pools and transposes beside the peak or a copy: python bench/kernels_without_weights.py [name…].
 
 As bench/kernels.py: one thread, processor time, the best of several rounds.
 """
