@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from irc.backend_choice import c_cannot, choose_backend
-from irc.collector import collecting_rarely
 from irc.diagnostics import CompileError, Diagnostic, InvalidModel, IrcError, Loc, Problem, RunError, Sink
 from irc.diagnostics.codes import lowering, runtime_io as codes
 from irc.diagnostics.finding import in_order
 from irc.diagnostics.progress import tell
+from irc.garbage_collection import collecting_rarely
 from irc.runtime import cache as store, tuned
 from irc.runtime.artifact import Artifact, Content, Draft
 from irc.runtime.content import source_hash
@@ -176,7 +176,7 @@ def to_onnx(model: Model, options: SaveOptions, notes: Sink) -> onnx.ModelProto:
 class CompileOptions:
     """What `irc.compile` is asked for; weights: "file" or "embed"; profile: what `irc.runtime.profiling` reads;
     max_memory: bytes of constants that are made and of a run, for both the defaults of `irc.ir.limits` where None;
-    max_ram: bytes that the context of the C may have (`irc.thrift`);
+    max_ram: bytes that the context of the C may have (`irc.memory_limit`);
     contents: elements of integer inputs that are compiled in; name: what names in C and of its files begin with (None:
     the model's own name, and model.c)."""
 
@@ -414,7 +414,7 @@ def generate_sources(
         return sources_of_sets(options, target, model.graph.name, partial(generate_sources, model))
     if options.max_ram is None:
         return sources_of_one(model, options, target, watch)
-    from irc.thrift import within
+    from irc.memory_limit import within
 
     return within(options.max_ram, partial(sources_of_one, model, options, target, watch))
 

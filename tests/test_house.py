@@ -22,7 +22,7 @@ SOURCES = sorted(p for folder in ("irc", "tests", "scripts", "samples", "bench")
 PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
 
 LAYERS = (
-    ("irc.version", "irc.shared_name", "irc.collector", "irc.diagnostics", "irc.arrays", "irc.files"),
+    ("irc.version", "irc.shared_name", "irc.garbage_collection", "irc.diagnostics", "irc.arrays", "irc.files"),
     ("irc.ir",),
     ("irc.expr", "irc.traversal"),
     ("irc.loops.ir", "irc.loops.builder"),
@@ -44,7 +44,7 @@ LAYERS = (
         "irc.pipelines",
         "irc.driver",
         "irc.instruction_sets",
-        "irc.thrift",
+        "irc.memory_limit",
         "irc.tuning",
     ),
     ("irc.comparison", "irc.explore"),

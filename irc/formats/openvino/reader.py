@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from irc.collector import collecting_rarely
 from irc.diagnostics import Facts, Sink
 from irc.diagnostics.codes import container_openvino as codes
 from irc.formats.document import RawGraph, RawModel, RawNode, RawValue
@@ -36,6 +35,7 @@ from irc.formats.openvino.layers import BODIES, Layer, LayerReader, layer_extras
 from irc.formats.openvino.portmap import read_port_maps
 from irc.formats.openvino.weights import Weights
 from irc.formats.openvino.xmlfile import Element, XmlFile, parse, tree_of
+from irc.garbage_collection import collecting_rarely
 from irc.ir.types import Extras
 
 NEWEST_OPSET = 16

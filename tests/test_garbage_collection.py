@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from threading import Event, Thread
 
-from irc.collector import collecting_rarely
+from irc.garbage_collection import collecting_rarely
 
 
 def test_thresholds_are_those_of_before() -> None:

@@ -1,4 +1,4 @@
-"""The collector of circles of objects, while very many are made that stay."""
+"""Collecting circles of objects rarely, while very many are made that stay."""
 
 from __future__ import annotations
 
