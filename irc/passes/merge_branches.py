@@ -69,7 +69,8 @@ class Branch:
         weights, more = self.weights.copy(), other.weights
         if other.groups != self.groups:
             each = np.arange(len(more))
-            more = np.zeros((*weights.shape[:2], *more.shape[2:]))
+            shape: tuple[int, ...] = (*weights.shape[:2], *more.shape[2:])
+            more = np.zeros(shape)
             more[each, each % more.shape[1]] = other.weights[:, 0]
         taps = ([many.index(offset) for offset in few] for few, many in zip(other.offsets, self.offsets, strict=True))
         weights[np.ix_(*(range(n) for n in more.shape[:2]), *taps)] += more
