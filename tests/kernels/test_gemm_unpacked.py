@@ -18,6 +18,7 @@ from irc.kernels.gemm.dots import DotsGemmKernel
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.segments import SegmentsGemmKernel
+from irc.kernels.gemm.short import ShortGemmKernel
 from irc.kernels.gemm.streams import StreamsGemmKernel
 from irc.kernels.gemm.strips import StripsGemmKernel
 from irc.pipelines import compile_c
@@ -119,6 +120,25 @@ def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dt
         run(lib, kernel, sizes)
 
 
+@pytest.mark.parametrize(
+    ("isa", "constant", "fused", "dtype"),
+    [("avx512", True, True, f32), ("avx512", False, False, f32), ("avx2", False, True, f32), ("sse", True, False, f64)],
+)
+def test_short(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DType) -> None:
+    """Rows of a vector, known and unknown to be one, and longer ones, of every number of products."""
+    epilogue = residual() if fused else plain(dtype)
+    made = [
+        ShortGemmKernel.of_products(ISAS[isa], dtype, n, epilogue, constant, k) for n in (8, M) for k in (1, 2, 3, 5, 8)
+    ]
+    kernels = list(dict.fromkeys(made))
+    lib = build(tmp_path, kernels)
+    for kernel, n, m in itertools.product(kernels, (1, 7, 8, 16, 17, 67), (1, 2, 9, 31)):
+        run(lib, kernel, (m, kernel.products, n), transposed=not constant and n in (7, 17))
+    pool = Pool(2)
+    run(lib, kernels[-1], (500, 8, 67), pool=pool)
+    assert pool.calls
+
+
 @pytest.mark.parametrize(("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", False, f32), ("sse", False, f64)])
 def test_streams(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
     """Every number of rows, of pieces and of sums; in threads, the columns of several products."""
@@ -166,7 +186,8 @@ def test_selection(isa: str) -> None:
 
     assert chosen(1000, 64, 4, True) is chosen(1000, 64, 4, False) is SegmentsGemmKernel
     assert chosen(512, 1000, 3, True) is chosen(3, 2048, 5, True) is DotsGemmKernel
-    assert chosen(8, 3072, 384, False) is chosen(2048, 5, 12, False) is StripsGemmKernel
+    assert chosen(8, 3072, 384, False) is StripsGemmKernel
+    assert chosen(2048, 5, 12, False) is chosen(512, 3, 384, False) is chosen(2048, 8, 8, True) is ShortGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
 

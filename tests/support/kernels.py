@@ -78,6 +78,7 @@ PROBLEMS: tuple[Problem, ...] = (
         for kind in ("f16", "bf16")
     ),
     *(GemmProblem.contiguous(BIASED, M, n, 60, n > 2) for n in (2, 4, 7)),
+    *(GemmProblem.contiguous(BIASED, M, n, 3, n == 8) for n in (8, 40)),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 40, 40, (14, 14), (3, 3), groups=40), stored=u8),
