@@ -229,9 +229,13 @@ class Scale:
     """A kernel: y = 3 x."""
 
     symbol = "irc_scale"
+    sizes = ("n",)
     has_workspaces = False
     features: frozenset[str] = frozenset()
     description = ("Three times x.",)
+
+    def overwrites(self, sizes: Any) -> frozenset[int]:
+        return frozenset()
 
     def declaration(self) -> str:
         fields = "const float *x; float *y; int64_t n;"
