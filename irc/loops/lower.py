@@ -103,8 +103,6 @@ class Lowering:
         self.buffers: dict[Value, Buffer] = {}
         self._flat: dict[Buffer, Buffer] = {}
         self._place = {n: k for k, n in enumerate(graph.nodes)}
-        self._stands_as: dict[Value, list[Node]] = {}
-        """Of what is computed where an output is wanted: the nodes that make the output a view of it."""
         self._read_through: set[Node] = set()
         """The nodes that make views which the function being written reads or writes."""
         self._names: set[str] = set() if outer is None else outer._names
@@ -179,7 +177,6 @@ class Lowering:
                 return False
             name = self.name(whole.name)
             self.buffers[whole] = Buffer(name, whole.dtype, whole.shape, out.where, base=out, origin=out.origin)
-            self._stands_as[whole] = self._views(value)
         self.buffers[value] = out
         return True
 
@@ -278,16 +275,13 @@ class Lowering:
         return made
 
     def _views(self, value: Value) -> list[Node]:
-        """List the nodes that make a value a view of another value, and so on, and an output one of that.
-
-        Parts of a destination do not count.
-        """
+        """List the nodes that make a value a view of another value, and so on; parts of a destination do not count."""
         found: list[Node] = []
         while value in self.grouping.views:
             if value.producer is not None and value.producer.op.part_of is None:
                 found.append(value.producer)
             value = self.grouping.views[value]
-        return found + self._stands_as.get(value, [])
+        return found
 
     def layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
         """List the layers that nodes compute, in the graph's order.
