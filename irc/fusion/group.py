@@ -153,12 +153,9 @@ class Grouper:
             self.result.views[value] = destination
 
     def _try_view(self, value: Value) -> bool:
-        """Make a value a view if its elements have the row-major positions of a stored operand.
-
-        An output is one of what this graph computes, which may then be computed where the output is wanted.
-        """
+        """Make a value a view if its elements have the row-major positions of a stored operand."""
         base = view_base(self.elements, value)
-        if base is None or (self.graph.keeps(value) and self._root(base) not in self.result.stored):
+        if base is None or self.graph.keeps(value):
             return False
         if not self.result.is_leaf(base):
             if self._regular(value):
@@ -166,12 +163,6 @@ class Grouper:
             self._store(base)
         self.result.views[value] = base
         return True
-
-    def _root(self, value: Value) -> Value:
-        """Return what a value is a view of, through other views; itself if it is none."""
-        while value in self.result.views:
-            value = self.result.views[value]
-        return value
 
     def _store(self, value: Value) -> None:
         if value.producer is not None and not self.result.is_leaf(value):

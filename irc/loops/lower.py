@@ -12,7 +12,7 @@ from irc.expr import Expr, Load, Tensor
 from irc.fusion.elements import Flat, Inliner
 from irc.fusion.group import Group, Grouping
 from irc.ir.capacity import Capacity
-from irc.ir.dim import Dim, Symbol, product
+from irc.ir.dim import Dim, Symbol
 from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import SizeConstraint
@@ -158,27 +158,11 @@ class Lowering:
         for value in self.graph.outputs:
             out = self._new(value, "output")
             self.program.outputs.append(out)
-            if value in self.buffers or value.producer is None or not self._stands_in(value, out):
+            if value in self.buffers or value.producer is None or value in self.grouping.views:
                 copies.append((value, out))
+            else:
+                self.buffers[value] = out
         return copies
-
-    def _stands_in(self, value: Value, out: Buffer) -> bool:
-        """Let an output be computed where it is wanted; False if it stands elsewhere, from where it is to be copied.
-
-        What it is a view of is computed there too, if it is as large, and nothing else has said where it stands.
-        """
-        whole = value
-        while whole in self.grouping.views:
-            whole = self.grouping.views[whole]
-        if whole is not value:
-            given = whole in self.buffers or whole.producer is None or whole.const is not None
-            alike = whole.dtype == value.dtype and product(whole.shape) == product(value.shape)
-            if given or whole in self.graph.outputs or not alike or value.extras or whole.extras:
-                return False
-            name = self.name(whole.name)
-            self.buffers[whole] = Buffer(name, whole.dtype, whole.shape, out.where, base=out, origin=out.origin)
-        self.buffers[value] = out
-        return True
 
     def find_sizes(self) -> None:
         """Add the sizes that this graph defines and that something uses to those of the program."""
