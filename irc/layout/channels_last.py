@@ -142,7 +142,7 @@ class _Region:
         last = self.last(x, axes)
         b = Builder(self.graph, out.name, node.loc, layers=node.layers)
         if isinstance(node.op, Transpose):
-            order = node.inputs[1].ints() if node.inputs[1] is not None else None
+            order = simplify.order_of(node)
             if order is None or axes == 1 or any(a != k for k, a in enumerate(order) if not 1 <= k <= axes):
                 return False
             made = b.Transpose(last, [0, *range(1, 1 + len(space)), *(len(space) + a for a in order[1 : 1 + axes])])
@@ -165,12 +165,9 @@ class _Region:
         places = {a % rank for a in gone}
         if len(places) >= axes or not places <= set(range(1, 1 + axes)):
             return
-        op = ChannelsLast(replace(node.op, keepdims=True), rank, (0,), axes)
-        dims = [Dim.of(1) if k in places else d for k, d in enumerate(x.shape)]
-        whole = self.graph.new_value(out.name, permuted_type(TensorType(out.dtype, tuple(dims)), last_of(rank, axes)))
-        self.graph.add_node(op, [self.last(x, axes), *rest], [whole], node.name, node.loc)
-        axes -= len(places)
         b = Builder(self.graph, out.name, node.loc, layers=node.layers)
+        whole = b.add(ChannelsLast(replace(node.op, keepdims=True), rank, (0,), axes), self.last(x, axes), *rest)
+        axes -= len(places)
         self._put(node, [b.Reshape(whole, b.dims(shape_last(out, axes)), special_zero=False)], axes)
 
     def _stacked(self, node: Node, out: Value, axes: int) -> Value:
@@ -191,7 +188,7 @@ class _Region:
         else:
             shape = None
         source = node.inputs[0]
-        order = node.inputs[1].ints() if isinstance(node.op, Transpose) and node.inputs[1] is not None else None
+        order = simplify.order_of(node) if isinstance(node.op, Transpose) else None
         if source is None or order is None or tuple(order) != first_of(len(order)):
             return
         if shape is not None:

@@ -253,9 +253,13 @@ class BatchNormalization(Op):
         return x.tensor
 
     def reference(self, x: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:
-        factor = wide(scale) / np.sqrt(wide(var) + self.epsilon)
-        shift = wide(bias) - wide(mean) * factor
+        factor, shift = self.factor_and_shift(*(wide(v) for v in (scale, bias, mean, var)))
         return rounded(wide(x) * channelwise(factor, x.ndim) + channelwise(shift, x.ndim), x)
+
+    def factor_and_shift(self, scale: Array, bias: Array, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Return what each channel is multiplied by and what is added then, in the parameters' precision."""
+        factor = scale / np.sqrt(var + self.epsilon)
+        return factor, bias - mean * factor
 
     def decompose(self, b: Builder, x: Value, scale: Value, bias: Value, mean: Value, var: Value) -> Value:
         w, *rest = (widened(b, v) for v in (x, scale, bias, mean, var))

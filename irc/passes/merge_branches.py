@@ -8,7 +8,6 @@ one convolution for each block.  Weights are added in f64; results differ by rou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from irc.opdef.window import spatial, window_padding
 from irc.ops.arithmetic import Add
 from irc.ops.conv import Conv
 from irc.ops.norm import BatchNormalization
-from irc.passes.recompose import alone
+from irc.passes.recompose import alone, along_channels
 from irc.passes.replace import put_in_place
 
 
@@ -127,9 +126,8 @@ def _convolution(x: Value, op: Conv, w: Array, bias: Array | None = None) -> Bra
 
 
 def _normalization(x: Value, op: BatchNormalization, scale: Array, bias: Array, mean: Array, variance: Array) -> Branch:
-    factor, rank = scale / np.sqrt(variance + op.epsilon), len(x.shape) - 2
-    weights = factor.reshape(-1, 1, *[1] * rank)
-    return Branch(x, None, weights, bias - mean * factor, len(factor), (1,) * rank, ((0,),) * rank)
+    rank, (factor, shift) = len(x.shape) - 2, op.factor_and_shift(scale, bias, mean, variance)
+    return Branch(x, None, factor.reshape(-1, 1, *[1] * rank), shift, len(factor), (1,) * rank, ((0,),) * rank)
 
 
 def _shifted(graph: Graph, value: Value) -> Branch | None:
@@ -139,20 +137,8 @@ def _shifted(graph: Graph, value: Value) -> Branch | None:
         return None
     one, other = node.operands
     for given, constant in ((one, other), (other, one)):
-        branch = _branch_of(graph, given) if constant.const is not None and given.type == value.type else None
-        shift = _by_channel(constant.array, len(branch.strides), len(branch.bias)) if branch is not None else None
-        if branch is not None and shift is not None:
+        shift = along_channels(constant, given) if given.type == value.type else None
+        branch = _branch_of(graph, given) if shift is not None else None
+        if branch is not None:
             return replace(branch, bias=branch.bias + shift)
-    return None
-
-
-def _by_channel(shift: Array | None, spatial_axes: int, channels: int) -> Array | None:
-    """Return a constant operand as one number for each channel, if it is the same for all places and images."""
-    if shift is None:
-        return None
-    if shift.size == 1:
-        return np.full(channels, shift.item(), np.float64)
-    axes: Sequence[int] = shift.shape[-1 - spatial_axes :]
-    if shift.size == channels and len(axes) == spatial_axes + 1 and axes[0] == channels:
-        return shift.astype(np.float64).ravel()
     return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.opdef.base import Op
+from irc.ir.types import f32, f64
+from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.ops.activation import Sigmoid
 from irc.ops.arithmetic import Mul, Neg
@@ -82,6 +83,19 @@ def negated(graph: Graph, node: Node) -> Value | None:
 def alone(graph: Graph, node: Node) -> bool:
     """Tell whether a node's only result has one use."""
     return len(node.outputs) == 1 and sum(node.outputs[0].uses.values()) == 1 and not graph.keeps(node.outputs[0])
+
+
+def along_channels(constant: Value | None, given: Value) -> Array | None:
+    """Return the floats of a constant along the channels of a value of rank 3 or more, one each, in f64."""
+    if constant is None or constant.const is None or constant.rank is None or constant.dtype not in (f32, f64):
+        return None
+    if given.rank is None or not given.rank >= 3 or constant.rank > given.rank or not given.shape[1].const:
+        return None
+    padded = (1,) * (given.rank - constant.rank) + tuple(int(d) for d in constant.shape)
+    channels = given.shape[1].const
+    if padded[1] not in (1, channels) or any(n != 1 for n in (*padded[:1], *padded[2:])):
+        return None
+    return np.broadcast_to(constant.const.array.reshape(-1).astype(np.float64), [channels])
 
 
 RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Neg: (negated,), Reshape: (group_norm,)}

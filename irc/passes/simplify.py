@@ -145,13 +145,13 @@ def merged_axes(before: Shape, after: Shape) -> list[list[int]] | None:
 
 
 def order_of(node: Node) -> list[int] | None:
-    """Return the axes of a Transpose's operand in the order of its result; None if they are not known."""
+    """Return the axes of a Transpose's operand, from 0 on, in the order of its result; None if they are not known."""
     rank = len(node.outputs[0].shape)
     given = node.inputs[1] if len(node.inputs) > 1 else None
     if given is None:
         return list(range(rank))[::-1]
     found = given.ints()
-    return None if found is None else found or list(range(rank))[::-1]
+    return None if found is None else [a % rank for a in found] or list(range(rank))[::-1]
 
 
 # --------------------------------------------------------------------- arithmetic

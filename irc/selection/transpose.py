@@ -35,7 +35,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     read = all(type(reader.op) is KernelOp for reader in y.uses)
     if order is None or (result is None and not read and not looked_up):
         return None
-    problem, rows = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order]), row_major(x.shape)
+    problem, rows = TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
         return None
     kernel = select(problem, selector.isa)
@@ -61,7 +61,7 @@ def select_elements(selector: Selector, node: Node) -> Selection | None:
     x, y, order = node.inputs[0], node.outputs[0], order_of(node)
     if x is None or order is None or not worthwhile(*x.shape):
         return None
-    problem = TransposeProblem.reordering(y.dtype, x.shape, [a % len(x.shape) for a in order])
+    problem = TransposeProblem.reordering(y.dtype, x.shape, order)
     kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
         return None

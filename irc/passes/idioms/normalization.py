@@ -77,13 +77,13 @@ def batch_norm(graph: Graph, node: Node) -> Value | None:
     scale, shift, mean, variance = (None if a is None else a.astype(np.float64) for a in arrays)
     if scale is None or shift is None or mean is None or variance is None:
         return None
-    factor = scale / np.sqrt(variance + node.op.epsilon)
+    factor, shift = node.op.factor_and_shift(scale, shift, mean, variance)
     b = Builder(graph, node.name, node.loc)
-    if (found := rescaled(graph, b, x, factor, shift - mean * factor)) is not None:
+    if (found := rescaled(graph, b, x, factor, shift)) is not None:
         return found
     spread = (-1,) + (1,) * (x.rank - 2)
     product = b.Mul(x, b.const(factor.reshape(spread), f32))
-    return b.Add(product, b.const((shift - mean * factor).reshape(spread), f32))
+    return b.Add(product, b.const(shift.reshape(spread), f32))
 
 
 def layer_norm(graph: Graph, node: Node) -> Value | None:

@@ -11,7 +11,7 @@ from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 from irc.ops.layout import Reshape, Transpose, Unsqueeze
 from irc.ops.matmul import Gemm, MatMul
-from irc.passes.recompose import alone
+from irc.passes.recompose import alone, along_channels
 from irc.passes.simplify import is_all, order_of
 
 
@@ -57,7 +57,7 @@ def _channel_vector(b: Builder, added: Value, channels: int, rank: int) -> Value
 def scale_of_convolution(graph: Graph, node: Node) -> Value | None:
     """Take a product with one number a channel into the weights of the convolution before it."""
     for i, given in enumerate(node.operands):
-        numbers = _channels(node.inputs[1 - i], given)
+        numbers = along_channels(node.inputs[1 - i], given)
         if numbers is not None:
             b = Builder(graph, node.name, node.loc)
             found = rescaled(graph, b, given, numbers, np.zeros_like(numbers))
@@ -97,26 +97,13 @@ def needless_sum(graph: Graph, node: Node) -> Value | None:
 def shift_of_convolution(graph: Graph, node: Node) -> Value | None:
     """Take a sum with one number a channel into the bias that the convolution before it has."""
     for i, given in enumerate(node.operands):
-        numbers, made = _channels(node.inputs[1 - i], given), given.producer
+        numbers, made = along_channels(node.inputs[1 - i], given), given.producer
         if numbers is not None and made is not None and len(made.inputs) == 3:
             b = Builder(graph, node.name, node.loc)
             found = rescaled(graph, b, given, None, numbers)
             if found is not None:
                 return found
     return None
-
-
-def _channels(constant: Value | None, given: Value) -> Array | None:
-    """Return the f32 numbers of a constant along the channels of a value of rank 3 or more, one each."""
-    if constant is None or constant.const is None or constant.rank is None or constant.dtype != f32:
-        return None
-    if given.rank is None or not given.rank >= 3 or constant.rank > given.rank or not given.shape[1].const:
-        return None
-    padded = (1,) * (given.rank - constant.rank) + tuple(int(d) for d in constant.shape)
-    channels = given.shape[1].const
-    if padded[1] not in (1, channels) or any(n != 1 for n in (*padded[:1], *padded[2:])):
-        return None
-    return np.broadcast_to(constant.const.array.reshape(-1).astype(np.float64), [channels])
 
 
 def rescaled(graph: Graph, b: Builder, y: Value, factor: Array | None, shift: Array) -> Value | None:
