@@ -44,6 +44,7 @@ from irc.kernels.core.text import fill
         ("    if ($n && last) f(\n        x);\n    g();\n", 0, "    g();\n"),
         ("    for (; !$n && j < n; j++) {\n        f();\n    }\n    g();\n", 1, "    g();\n"),
         ("    IRC_FULL_UNROLL\n    for (int i = 0; i < $n; i++) f(i);\n    g();\n", 0, "    g();\n"),
+        ("$n  EACH(i < 3) f(i);\n", 7, "7  IRC_FULL_UNROLL\n  for (int i = 0; i < 3; i++) f(i);\n"),
         ("  EACH(i < $n) f(i);\n", 2, "  IRC_FULL_UNROLL\n  for (int i = 0; i < 2; i++) f(i);\n"),
         (
             "EACH(i < R, w < $n) f();",

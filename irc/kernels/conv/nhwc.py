@@ -35,7 +35,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES
+from irc.kernels.vector.pixels import STRIDES, slot_starts
 
 BLOCK_CHANNELS = 16  # channels of a block of the input, if there are as many
 STRIP = 16  # tiles of a strip for which weights are worth reading
@@ -211,7 +211,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         given["D"] = self._driver
         given["planned"] = ", ".join(f".{n} = g->{n}" for n in f"x w {EXTENTS}".split())
         given["window"] = ", ".join(f".{n} = {value}" for n, value in self._window().items())
-        given["slot_starts"] = "".join(self._starts())
+        given["slot_starts"] = slot_starts(self.epilogue, first=" + channel", call="a")
         given["whole"] = self._whole(given)
         given["pieces"] = "".join(self._pieces())
         given["table"] = self._table()
@@ -429,13 +429,6 @@ class NhwcConvKernel(Kernel[ConvProblem]):
                 at += lanes
         for c in range(at, self.block):
             yield f"                out[{c}] = in[{c}];\n"
-
-    def _starts(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
-            channel = " + channel" if axes in ("row", "full") else ""
-            yield f"\n        o.s{i} = a->s{i} + image * a->s{i}_batch{channel};"
-            if axes in ("column", "full"):
-                yield f"\n        o.s{i}_row = a->s{i}_pixel;"
 
 
 def heights_for(width: Dim, most: int) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ from irc.kernels.gemm.split_bf16 import (
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, TILE_ROWS
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES
+from irc.kernels.vector.pixels import STRIDES, slot_starts
 
 ROOM = STRIPE * TILE_ROWS * CHUNK * 2  # bytes of the planes under a strip, unless few pixels need more
 NARROWEST = 64  # pixels of a row of a strip that is part of the row
@@ -382,7 +382,7 @@ class SplitConvKernel(Kernel[ConvProblem]):
             "chunks_across": f"(g->kw * {few} + {CHUNK - 1}) / {CHUNK}" if few else "g->kw",
             "channels": 1 if few else f"(g->ic + {CHUNK - 1}) / {CHUNK}",
             "beyond": f"{CHUNK} * g->chunks_across" if few else 0,
-            "slot_starts": "".join(self._starts()),
+            "slot_starts": slot_starts(self.epilogue, first=" + g->group * a->oc", call="a", image="g->image"),
             "further": ", .taps = taps" * tiles + ("" if self.y_bf16 else ", .y = g->y"),
             "most_chunks": PANEL_TILES // t,
             "panel_lines": 64 if t == 3 else 32 * t,
@@ -409,13 +409,6 @@ class SplitConvKernel(Kernel[ConvProblem]):
         """Compute the length of the sum over `ic` channels, chunks filled up."""
         kh, kw = self.window
         return CHUNK * kh * (self._across if self.few else -(-ic // CHUNK) * kw)
-
-    def _starts(self) -> Iterator[str]:
-        for i, axes in enumerate(self.epilogue.slots):
-            channel = " + g->group * a->oc" if axes in ("row", "full") else ""
-            yield f"\n    o.s{i} = a->s{i} + g->image * a->s{i}_batch{channel};"
-            if axes in ("column", "full"):
-                yield f"\n    o.s{i}_row = a->s{i}_pixel;"
 
 
 def few_of(ic: int, window: tuple[int, int], dilations: tuple[int, int]) -> int:

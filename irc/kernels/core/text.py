@@ -16,14 +16,14 @@ from string import Template
 from irc.kernels.core.folding import folded, marked
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_EACH = re.compile(r"^( *)EACH\(([^()]*)\) (.*)$", re.MULTILINE)
+_EACH = re.compile(r"^((?:\$\w+)*)( *)EACH\(([^()]*)\) (.*)$", re.MULTILINE)
 _STAND_IN = re.compile(r"irc0(\w+?)0irc")
 
 
 def fill(text: str, **names: object) -> str:
     """Replace every $name in a template; a name without a value is an error.
 
-    A line `EACH(i < $R, w < W) statement;` stands for unrolled loops from 0, one in the other.
+    A line `EACH(i < $R, w < W) statement;` stands for unrolled loops from 0, one in the other; pieces may precede it.
     What a number would count or decide nothing in is written without it.
     """
     identifiers = {k: v for k, v in names.items() if isinstance(v, str) and _IDENTIFIER.fullmatch(v)}
@@ -42,7 +42,7 @@ def _with_loops(text: str) -> str:
 
 def _loops(found: re.Match[str]) -> str:
     """Write out the loops of one line, the innermost without braces."""
-    indent, limits, statement = found.groups()
+    pieces, indent, limits, statement = found.groups()
     *outer, innermost = ((limit.split()[0], limit) for limit in limits.split(", "))
     before = after = ""
     for i, limit in outer:
@@ -50,7 +50,7 @@ def _loops(found: re.Match[str]) -> str:
         after = f"\n{indent}}}{after}"
         indent += "    "
     i, limit = innermost
-    return f"{before}{indent}IRC_FULL_UNROLL\n{indent}for (int {i} = 0; {limit}; {i}++) {statement}{after}"
+    return f"{pieces}{before}{indent}IRC_FULL_UNROLL\n{indent}for (int {i} = 0; {limit}; {i}++) {statement}{after}"
 
 
 def _stand_in(name: str) -> str:

@@ -71,25 +71,10 @@ IRC_INLINE void ${S}_rows(const int R, const ${S}_out *o, int64_t row, const $T 
     EACH(i < R, j < $k) x[i][j] = ${V}_all(a[i * a_row + j * a_col]);
     $T *const c = o->c + row * o->c_row;
     int64_t col = 0;
-    for (; col + $L <= o->n; col += $L) {
-        bv = ${V}_load(b);
-        b += $L;
-        EACH(i < R) sums[i] = x[i][0] * bv;
-        IRC_FULL_UNROLL
-        for (int j = 1; j < $k; j++, b += $L) {
-            bv = ${V}_load(b);
-            EACH(i < R) sums[i] += x[i][j] * bv;
-        }
-$stored    }
+    for (; col + $L <= o->n; col += $L, b += $k * $L) {
+$summed$stored    }
     if (col == o->n) return;
-    bv = ${V}_load(b);
-    EACH(i < R) sums[i] = x[i][0] * bv;
-    IRC_FULL_UNROLL
-    for (int j = 1; j < $k; j++) {
-        bv = ${V}_load(b + j * $L);
-        EACH(i < R) sums[i] += x[i][j] * bv;
-    }
-    const int64_t part = o->n - col;
+$summed    const int64_t part = o->n - col;
     for (int i = 0; i < R; i++)
         ${V}_store_part(c + i * o->c_row + col, ${S}_epilogue(o, sums[i], row + i, col, part), part);
 }
@@ -118,6 +103,15 @@ static void ${S}_thin(const ${S}_out *o, int64_t row, int64_t last, const $T *a,
 }
 """
 
+_SUMMED = """\
+        bv = ${V}_load(b);
+        EACH(i < R) sums[i] = x[i][0] * bv;
+        IRC_FULL_UNROLL
+        for (int j = 1; j < $k; j++) {
+            bv = ${V}_load(b + j * $L);
+            EACH(i < R) sums[i] += x[i][j] * bv;
+        }
+"""
 _AT_ONCE = "        EACH(i < R) ${V}_store(c + i * o->c_row + col, ${S}_epilogue(o, sums[i], row + i, col, $L));\n"
 _ONE_BY_ONE = """\
         for (int i = 0; i < R; i++) /* functions need registers of their own */
@@ -219,7 +213,7 @@ class ShortGemmKernel(GemmKernel):
             prelude(t, self.epilogue),
             epilogue_of(s, t, self.epilogue),
             "" if self.b_constant else fill(_PACK, **given),
-            fill(_ROWS, **given, stored=fill(stored, **given)),
+            fill(_ROWS, **given, summed=fill(_SUMMED, **given), stored=fill(stored, **given)),
             fill(
                 _BODY,
                 **given,

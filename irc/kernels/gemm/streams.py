@@ -43,20 +43,14 @@ _TILE = """\
 IRC_INLINE void ${body}(const int G, int64_t n, const $T *a, int64_t a_row, int64_t a_col,
                         const $T *restrict b, int64_t b_row, $T *restrict sums, int64_t row) {
     $V x[$R][$at_once], bv[$at_once];
-    IRC_FULL_UNROLL
-    for (int i = 0; i < $R; i++) {
-        IRC_FULL_UNROLL
-        for (int g = 0; g < G; g++) x[i][g] = ${V}_all(a[i * a_row + g * a_col]);
-    }
+    EACH(i < $R, g < G) x[i][g] = ${V}_all(a[i * a_row + g * a_col]);
     int64_t j = 0;
     for (; j + $L <= n; j += $L) {
-        IRC_FULL_UNROLL
-        for (int g = 0; g < G; g++) bv[g] = ${V}_load(b + g * b_row + j);
+        EACH(g < G) bv[g] = ${V}_load(b + g * b_row + j);
         IRC_FULL_UNROLL
         for (int i = 0; i < $R; i++) {
             $V sum = ${V}_load(sums + i * row + j);
-            IRC_FULL_UNROLL
-            for (int g = 0; g < G; g++) sum += x[i][g] * bv[g];
+            EACH(g < G) sum += x[i][g] * bv[g];
             ${V}_store(sums + i * row + j, sum);
         }
     }

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from textwrap import indent
+from typing import Any
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
@@ -69,64 +71,14 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         }
     }
     for (; next && k >= $line; k -= $line) { /* a line of the cache of each row */
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) __builtin_prefetch(a + next + i * a_row);
+        EACH(i < R) __builtin_prefetch(a + next + i * a_row);
         for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-            }
-            if (U == 1) continue;
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++) {
-                IRC_FULL_UNROLL
-                for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
-            }
-        }
+$inner        }
     }
     for (; b_row == $NR && k >= U; k -= U, a += U, b += U * $NR) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-        }
-        if (U == 1) continue;
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + $NR + w * $L);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
-        }
-    }
+$packed    }
     for (; k >= U; k -= U, a += U, b += U * b_row) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + w * $L);
-        IRC_FULL_UNROLL
-        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + far + line / $size, 0, 2);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) acc[i][w] += a[i * a_row] * bv[w];
-        }
-        if (U == 1) continue;
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) bv[w] = ${V}_load(b + b_row + w * $L);
-        IRC_FULL_UNROLL
-        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + b_row + far + line / $size, 0, 2);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) odd[i][w] += a[i * a_row + 1] * bv[w];
-        }
-    }
+$apart    }
     if (U == 2) {
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
@@ -140,6 +92,19 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
 """
     + ADD_AND_STORE
 )
+
+_STEP = """\
+        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
+$fetch        EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
+        if (U == 1) continue;
+        EACH(w < W) bv[w] = ${V}_load(b + $row + w * $L);
+$fetch_next        EACH(i < R, w < W) odd[i][w] += a[i * a_row + 1] * bv[w];
+"""
+
+_FETCH = """\
+        IRC_FULL_UNROLL
+        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + $at + line / $size, 0, 2);
+"""
 
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
@@ -159,8 +124,7 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
                 IRC_FULL_UNROLL
                 for (int line = 0; line < $NR * $size; line += 64)
                     __builtin_prefetch(b + $far * g->b_row + col + line / $size);
-                IRC_FULL_UNROLL
-                for (int w = 0; w < $NV; w++) ${V}_store(to + col * step + w * $L, ${V}_load(b + col + w * $L));
+                EACH(w < $NV) ${V}_store(to + col * step + w * $L, ${V}_load(b + col + w * $L));
             }
             for (int w = 0; col < columns && w < $NV; w++) {
                 const int64_t part = columns - col - w * $L;
@@ -404,7 +368,7 @@ class StripsGemmKernel(GemmKernel):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            tile_body(body, _TILE, **given),
+            tile_body(body, _TILE, **given, **_steps(given)),
             *(
                 piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
                 for w in widths
@@ -427,3 +391,12 @@ class StripsGemmKernel(GemmKernel):
     @property
     def summary(self) -> str:
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."
+
+
+def _steps(given: Mapping[str, Any]) -> dict[str, str]:
+    """Print steps of a tile: where B is packed, in a loop or in one of two, and where it stands, which is fetched."""
+    at = {"fetch": "far", "fetch_next": "b_row + far"}
+    packed = fill(_STEP, **given, row=given["NR"], fetch="", fetch_next="")
+    fetched = {name: fill(_FETCH, **given, at=place) for name, place in at.items()}
+    apart = fill(_STEP, **given, row="b_row", **fetched)
+    return {"inner": indent(packed, " " * 4), "packed": packed, "apart": apart}

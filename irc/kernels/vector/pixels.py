@@ -148,17 +148,17 @@ def window_names(window: Pair, strides: Pair, dilations: Pair) -> dict[str, obje
     return {letter + axis: n for letter, pair in pairs for axis, n in zip("HW", pair, strict=True)}
 
 
-def slot_starts(epilogue: Epilogue, row: str = "pixel", first: str = "") -> str:
-    """Print statements that point the slots of `o` at an image.
+def slot_starts(epilogue: Epilogue, row: str = "pixel", first: str = "", call: str = "g", image: str = "image") -> str:
+    """Print statements that point the slots of `o` at an image of a call, both given by their names in C.
 
     row: what the epilogue's rows are; first: adds the first column, of slots that have columns.
     """
     found: list[str] = []
     for i, axes in enumerate(epilogue.slots):
         column = first if axes in ("row", "full") else ""
-        found.append(f"\n        o.s{i} = g->s{i} + image * g->s{i}_batch{column};")
+        found.append(f"\n        o.s{i} = {call}->s{i} + {image} * {call}->s{i}_batch{column};")
         if axes in ("column", "full"):
-            found.append(f"\n        o.s{i}_row = g->s{i}_{row};")
+            found.append(f"\n        o.s{i}_row = {call}->s{i}_{row};")
     return "".join(found)
 
 
