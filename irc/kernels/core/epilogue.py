@@ -21,13 +21,12 @@ from typing import Literal
 
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children
 from irc.ir.dim import Dim
-from irc.ir.types import DType, boolean, f32, i8, u8
-from irc.kernels.core.isa import C_TYPES
+from irc.ir.types import DType, boolean, f32
+from irc.kernels.core.isa import C_NAMES, C_TYPES
 from irc.kernels.vector.vecmath import FUNCTIONS
 from irc.traversal import fold, transform, walk
 
 Axes = Literal["scalar", "row", "column", "full"]
-C_BYTES = {u8: "uint8_t", i8: "int8_t"}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _MOST_PARTS = 16
 """Steps into a product in the search for a GELU, which has fewer."""
@@ -81,7 +80,7 @@ class Epilogue:
 
     def pointers(self, scalar: str) -> tuple[tuple[str, str], ...]:
         """Return name and C type of the operands, as a kernel takes them."""
-        narrow = dict.fromkeys(self.bf16_slots, "uint16_t") | {i: C_BYTES[kind] for i, kind in self.byte_slots}
+        narrow = dict.fromkeys(self.bf16_slots, "uint16_t") | {i: C_NAMES[kind] for i, kind in self.byte_slots}
         return tuple((f"s{i}", f"const {narrow.get(i, scalar)} *") for i in range(len(self.slots)))
 
     def strides(self, *names: str) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from irc.ir.types import DType
+from irc.ir.types import DType, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from irc.kernels.core.text import Piece, piece
 
 
@@ -102,6 +102,13 @@ def _widest(features: frozenset[str], machine: str) -> Isa:
 
 
 C_TYPES = {"f32": ("float", "int32_t"), "f64": ("double", "int64_t")}
+C_NAMES = {
+    f32: "float",
+    f64: "double",
+    **{kind: f"int{kind.bits}_t" for kind in (i8, i16, i32, i64)},
+    **{kind: f"uint{kind.bits}_t" for kind in (u8, u16, u32, u64, f16, bf16)},
+}
+"""C types as which elements stand in memory; of narrow floats, the bits."""
 
 _VECTOR: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (

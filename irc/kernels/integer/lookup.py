@@ -15,12 +15,11 @@ import numpy as np
 from irc.ir.dim import Dim
 from irc.ir.types import DType, i8
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.isa import HEAD, Isa
+from irc.kernels.core.isa import C_NAMES, HEAD, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.integer.problem import SETS, LookupProblem
-from irc.kernels.integer.windows import C_NAMES
 
 BLOCK = 4096
 """Bytes of a task."""

@@ -16,13 +16,12 @@ from irc.expr import Expr
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, value_range
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.isa import HEAD, Isa
+from irc.kernels.core.isa import C_NAMES, HEAD, Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.integer.problem import SETS, SumProblem
 from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate
-from irc.kernels.integer.windows import C_NAMES
 
 BLOCK = 4096
 """Bytes of a task."""

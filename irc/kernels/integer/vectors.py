@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from irc.ir.types import DType, u8
-from irc.kernels.core.epilogue import C_BYTES
+from irc.kernels.core.isa import C_NAMES
 from irc.kernels.core.text import Piece, piece
 
 
@@ -203,7 +203,7 @@ def rounding(bits: int) -> Piece:
 
 def widen(kind: DType, bits: int) -> Piece:
     """Print `irc_f32xLANES_of_KIND`, which makes floats of bytes, u8 or i8; needs the type of these floats."""
-    given = {"L": bits // 32, "kind": kind.name, "byte": C_BYTES[kind], "sign": "u" if kind == u8 else "i"}
+    given = {"L": bits // 32, "kind": kind.name, "byte": C_NAMES[kind], "sign": "u" if kind == u8 else "i"}
     more = {"mm": f"_mm{bits}", "load": _LOAD[bits], "part": _PART[bits]}
     return piece("IRC_BYTES_WIDEN_${kind}_$L", _WIDEN, "irc_f32x${L}_of_$kind", **given, **more)
 

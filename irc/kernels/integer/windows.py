@@ -14,7 +14,7 @@ from irc.ir.types import DType, f32, i8, i32, u8, value_range
 from irc.kernels.conv import reference
 from irc.kernels.core.base import Kernel, Sizes
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import Isa
+from irc.kernels.core.isa import C_NAMES, Isa
 from irc.kernels.core.text import Part, fill
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.integer import text
@@ -22,8 +22,6 @@ from irc.kernels.integer.problem import BYTES, IntegerConvProblem
 from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate, widen
 from irc.kernels.vector.pixels import slot_starts
 
-C_NAMES = {i32: "int32_t", f32: "float", u8: "uint8_t", i8: "int8_t"}
-"""C types of results."""
 EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
 GEOMETRY = "kh kw stride_h stride_w dilation_h dilation_w"
 FINISH = {i32: 2.0, f32: 4.0, u8: 3.0, i8: 3.0}

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Self
 
 from irc.ir.types import bf16, f16, i8, i16, u8, u16
-from irc.kernels.core.isa import HEAD, Isa
+from irc.kernels.core.isa import C_NAMES, HEAD, Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
@@ -19,8 +19,7 @@ from irc.kernels.integer.problem import SETS
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import LINE, TransposeKernel
 
-NAMES = {i8: "int8_t", u8: "uint8_t", i16: "int16_t", **dict.fromkeys((u16, f16, bf16), "uint16_t")}
-"""C types of elements."""
+ELEMENTS = (i8, u8, i16, u16, f16, bf16)
 ROWS = 16
 """Rows of a block; a matrix has at least as many."""
 COLUMNS = {1: 16, 2: 8}
@@ -110,7 +109,7 @@ class TransposeBytesKernel(TransposeKernel):
 
     @classmethod
     def candidates(cls, problem: TransposeProblem, isa: Isa) -> Iterator[Self]:
-        if isa.name not in SETS or problem.dtype not in NAMES or problem.rows[2] != 1:
+        if isa.name not in SETS or problem.dtype not in ELEMENTS or problem.rows[2] != 1:
             return
         sides = (problem.rows[0], ROWS), (problem.cols[0], COLUMNS[problem.dtype.itemsize])
         if all(n.is_const and int(n) >= least for n, least in sides):
@@ -126,7 +125,7 @@ class TransposeBytesKernel(TransposeKernel):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        name = NAMES[self.tile.dtype]
+        name = C_NAMES[self.tile.dtype]
         return (("x", f"const {name} *"), ("y", f"{name} *"))
 
     def parts(self) -> list[Part]:

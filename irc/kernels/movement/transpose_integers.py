@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from irc.ir.types import DType, f32, f64, i32, i64, u32, u64
-from irc.kernels.core.isa import C_TYPES, Isa
+from irc.kernels.core.isa import C_NAMES, Isa
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, symbol
 from irc.kernels.core.tile import Tile
@@ -39,7 +39,7 @@ class TransposeIntegersKernel(TransposeKernel):
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
-        name = ("u" if self.integers.kind == "u" else "") + f"int{self.integers.bits}_t"
+        name = C_NAMES[self.integers]
         return (("x", f"const {name} *"), ("y", f"{name} *"))
 
     @property
@@ -48,5 +48,5 @@ class TransposeIntegersKernel(TransposeKernel):
 
     def parts(self) -> list[Part]:
         *types, body = super().parts()
-        moved = f"typedef {C_TYPES[self.tile.dtype.name][0]} {self.element} __attribute__((may_alias));\n"
+        moved = f"typedef {C_NAMES[self.tile.dtype]} {self.element} __attribute__((may_alias));\n"
         return [*types, moved, body]
