@@ -38,8 +38,6 @@ HIGHEST = 8
 """Rows of a tile at most."""
 BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
-LINE = 64
-"""Bytes of a line of the cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
 REACHED = 0.6
@@ -50,16 +48,21 @@ GATHERED = 0.7
 """Cycles to pack an element of B whose columns are not contiguous."""
 
 _TILE = """\
-typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
-                         int64_t ahead);
-/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]; ahead: from B to what is multiplied next. */
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row);
+/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]. */
 IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, int64_t ahead) {
-    (void)ahead;
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row) {
     $V all[$MR][$NC], bv[$NC];
     EACH(i < R, c < C) all[i][c] = ($V){0};
-$lines    for (; k >= $L; k -= $L, a += $L, b += $L) {
-$step    }
+    for (; k >= $L; k -= $L, a += $L, b += $L) {
+        EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            $V x = ${V}_load(a + i * a_row);
+            ${V}_keep(&x);
+            EACH(c < C) all[i][c] += x * bv[c];
+        }
+    }
     if (k > 0) {
         EACH(c < C) bv[c] = ${V}_load_part(b + c * b_col, k);
         IRC_FULL_UNROLL
@@ -81,29 +84,9 @@ $dots        ${V}_store(got, acc[0]);
 }
 """
 
-_STEP = """\
-        EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            $V x = ${V}_load(a + i * a_row);
-            ${V}_keep(&x);
-            EACH(c < C) all[i][c] += x * bv[c];
-        }
-"""
-
-_LINES = """\
-    for (; k >= $line; k -= $line) { /* a line of the cache at a time, and those of the next tile */
-        EACH(c < C) __builtin_prefetch(b + ahead + c * b_col, 0, 1);
-        IRC_FULL_UNROLL
-        for (int s = 0; s < $line / $L; s++, a += $L, b += $L) {
-$step        }
-    }
-"""
-
 _INSTANCE = """\
-static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
-                         int64_t ahead) {
-    $body($R, $C, k, a, a_row, b, b_col, sums, row, ahead);
+static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row) {
+    $body($R, $C, k, a, a_row, b, b_col, sums, row);
 }
 """
 
@@ -145,13 +128,10 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
         for (int64_t i = 0; i < rows * $wide; i++) sums[i] = 0;
         for (int64_t k = 0; k < g->k; k += $block) {
             const int64_t deep = g->k - k < $block ? g->k - k : $block;
-            const int64_t after = k + deep < g->k ? col0 * b_col + deep : col1 * b_col - k; /* the last tile */
             for (int64_t u = u0, col = col0; u < u1; u++) {
-                const int64_t next = col + thin + (u < wider);
-                const int64_t ahead = (u + 1 < u1 ? next * b_col : after) - col * b_col;
                 runs[rows - 1][u < wider](deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col,
-                                          sums + col - col0, $wide, ahead);
-                col = next;
+                                          sums + col - col0, $wide);
+                col += thin + (u < wider);
             }
         }
         for (int64_t i = 0; i < rows; i++) {
@@ -213,30 +193,20 @@ _PACKING = """\
 class DotsGemmKernel(GemmKernel):
     """A matrix product whose vectors lie along k: A's columns contiguous (`a_col` is 1).
 
-    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.  ahead: whether B comes from
-    memory for one row of A, and the next columns are fetched while some are multiplied.
+    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.
     """
 
     width: int = 1
     widths: tuple[int, ...] = (1,)
-    ahead: bool = False
 
     @classmethod
     def of_width(
-        cls,
-        isa: Isa,
-        dtype: DType,
-        m: DimLike,
-        n: int,
-        epilogue: Epilogue,
-        constant: bool,
-        width: int,
-        ahead: bool = False,
+        cls, isa: Isa, dtype: DType, m: DimLike, n: int, epilogue: Epilogue, constant: bool, width: int
     ) -> Self:
         """Make the variant with tiles so many columns wide, as high as registers allow."""
         rows = min(HIGHEST, (isa.registers - 1 - width) // width)
         heights, widths = heights_of(m, rows), tuple(sorted(heights_of(n, width)))
-        return cls(Tile(isa, dtype, rows, 1), epilogue, constant, heights, False, width, widths, ahead)
+        return cls(Tile(isa, dtype, rows, 1), epilogue, constant, heights, False, width, widths)
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
@@ -244,10 +214,9 @@ class DotsGemmKernel(GemmKernel):
         n, constant = problem.n, bool(problem.matrices)
         if problem.dtype not in (f32, f64) or problem.a[3] != 1 or not n.is_const or int(n) < 2:
             return
-        ahead = problem.distant and problem.m == 1 and problem.streamed > 0
         for width in WIDTHS:
             if width <= int(n):
-                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width, ahead)
+                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width)
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
@@ -304,15 +273,13 @@ class DotsGemmKernel(GemmKernel):
 
     @property
     def _body(self) -> str:
-        return f"{self.tile.name.replace('tile', 'dots', 1)}x{self.width}{'_ahead' if self.ahead else ''}"
+        return f"{self.tile.name.replace('tile', 'dots', 1)}x{self.width}"
 
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol
         group = min(4, t.lanes)
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
-        given |= {"step": fill(_STEP, **given), "line": LINE // t.dtype.itemsize}
-        given |= {"lines": fill(_LINES, **given | {"step": indent(str(given["step"]), " " * 4)}) if self.ahead else ""}
         given |= {"TD": TILES_DOWN, "TA": TILES_ACROSS, "block": BLOCK // t.dtype.itemsize, "worthwhile": WORTHWHILE}
         sizes = [(r, c) for r in self.heights for c in self.widths]
         runs = ", ".join(

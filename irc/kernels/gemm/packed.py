@@ -40,6 +40,7 @@ PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
+EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
 WORTHWHILE = 100_000  # products below which one thread does all
 
 PACK_ROWS = """
@@ -335,7 +336,8 @@ class GemmKernel(Kernel[GemmProblem]):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         ended = m * ROW_ENDED if n % t.lanes else 0
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
-        return likely(problem.count) * (products + ended) + self._waiting(problem)
+        exposed = EXPOSED if problem.distant and problem.m == 1 and problem.streamed else 1.0
+        return likely(problem.count) * (products * exposed + ended) + self._waiting(problem)
 
     def _waiting(self, problem: GemmProblem) -> float:
         """Estimate the cycles of waiting for all of B."""
