@@ -153,9 +153,15 @@ class Grouper:
             self.result.views[value] = destination
 
     def _try_view(self, value: Value) -> bool:
-        """Make a value a view if its elements have the row-major positions of a stored operand."""
+        """Make a value a view if its elements have the row-major positions of a stored operand.
+
+        An output is one only of what this graph computes, which may then be computed where the output is wanted.  What
+        says how large something is never is: groups are ordered by those that store it.
+        """
         base = view_base(self.elements, value)
-        if base is None or self.graph.keeps(value):
+        if base is None or value in self.graph.sizes.values():
+            return False
+        if self.graph.keeps(value) and self._root(base) not in self.result.stored:
             return False
         if not self.result.is_leaf(base):
             if self._regular(value):
@@ -163,6 +169,12 @@ class Grouper:
             self._store(base)
         self.result.views[value] = base
         return True
+
+    def _root(self, value: Value) -> Value:
+        """Return what a value is a view of, through other views; itself if it is none."""
+        while value in self.result.views:
+            value = self.result.views[value]
+        return value
 
     def _store(self, value: Value) -> None:
         if value.producer is not None and not self.result.is_leaf(value):

@@ -12,7 +12,7 @@ from irc.expr import Expr, Load, Tensor
 from irc.fusion.elements import Flat, Inliner
 from irc.fusion.group import Group, Grouping
 from irc.ir.capacity import Capacity
-from irc.ir.dim import Dim, Symbol
+from irc.ir.dim import Dim, Symbol, product
 from irc.ir.graph import Graph, Node, Value, layers_of, symbols_of
 from irc.ir.names import unused
 from irc.ir.relation import SizeConstraint
@@ -103,6 +103,8 @@ class Lowering:
         self.buffers: dict[Value, Buffer] = {}
         self._flat: dict[Buffer, Buffer] = {}
         self._place = {n: k for k, n in enumerate(graph.nodes)}
+        self._stands_as: dict[Value, list[Node]] = {}
+        """Of what is computed where an output is wanted: the nodes that make the output a view of it."""
         self._read_through: set[Node] = set()
         """The nodes that make views which the function being written reads or writes."""
         self._names: set[str] = set() if outer is None else outer._names
@@ -158,11 +160,28 @@ class Lowering:
         for value in self.graph.outputs:
             out = self._new(value, "output")
             self.program.outputs.append(out)
-            if value in self.buffers or value.producer is None or value in self.grouping.views:
+            if value in self.buffers or value.producer is None or not self._stands_in(value, out):
                 copies.append((value, out))
-            else:
-                self.buffers[value] = out
         return copies
+
+    def _stands_in(self, value: Value, out: Buffer) -> bool:
+        """Let an output be computed where it is wanted; False if it stands elsewhere, from where it is to be copied.
+
+        What it is a view of is computed there too, if it is as large, and nothing else has said where it stands.
+        """
+        whole = value
+        while whole in self.grouping.views:
+            whole = self.grouping.views[whole]
+        if whole is not value:
+            given = whole in self.buffers or whole.producer is None or whole.const is not None
+            alike = whole.dtype == value.dtype and product(whole.shape) == product(value.shape)
+            if given or whole in self.graph.outputs or not alike or value.extras or whole.extras:
+                return False
+            name = self.name(whole.name)
+            self.buffers[whole] = Buffer(name, whole.dtype, whole.shape, out.where, base=out, origin=out.origin)
+            self._stands_as[whole] = self._views(value)
+        self.buffers[value] = out
+        return True
 
     def find_sizes(self) -> None:
         """Add the sizes that this graph defines and that something uses to those of the program."""
@@ -259,13 +278,16 @@ class Lowering:
         return made
 
     def _views(self, value: Value) -> list[Node]:
-        """List the nodes that make a value a view of another value, and so on; parts of a destination do not count."""
+        """List the nodes that make a value a view of another value, and so on, and an output one of that.
+
+        Parts of a destination do not count.
+        """
         found: list[Node] = []
         while value in self.grouping.views:
             if value.producer is not None and value.producer.op.part_of is None:
                 found.append(value.producer)
             value = self.grouping.views[value]
-        return found
+        return found + self._stands_as.get(value, [])
 
     def layers(self, nodes: Iterable[Node | None]) -> tuple[str, ...]:
         """List the layers that nodes compute, in the graph's order.

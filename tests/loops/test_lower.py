@@ -123,6 +123,27 @@ CASES: dict[str, tuple[Any, list[Array], int, float]] = {
         1e-5,
     ),
     "select": (lambda b, x: b.Where(b.Greater(x, 0.0), b.Exp(x), x), [random(3, 6)], 1, 1e-5),
+    "a view that is an output": (lambda b, x: b.Reshape(b.Softmax(x), [6, -1]), [random(2, 3, 8)], 1, 1e-5),
+    "views of one value, and their sum": (
+        lambda b, x: (y := b.Softmax(x), b.Reshape(b.Reshape(y, [-1]), [4, -1]), b.ReduceSum(b.Reshape(y, [-1]), [0]))[
+            1:
+        ],
+        [random(2, 3, 8)],
+        2,
+        1e-5,
+    ),
+    "a value and two views of it": (
+        lambda b, x: (y := b.CumSum(x, b.const(1)), b.Reshape(y, [-1]), b.Reshape(y, [4, -1]))[1:],
+        [random(2, 10)],
+        2,
+        1e-5,
+    ),
+    "a part of a view": (
+        lambda b, x: b.Slice(b.Reshape(b.CumSum(x, b.const(1)), [-1]), [5], [15], [0], [1]),
+        [random(2, 10)],
+        2,
+        1e-5,
+    ),
     "input, view and constant as outputs": (
         lambda b, x: (x, b.Reshape(x, [-1]), b.const([1, 2])),
         [random(3, 6)],
@@ -187,6 +208,25 @@ def test_size_that_depends_on_data() -> None:
     for _, run in COMPILE_C:
         run(graph, sink)
     assert {d.code for d in sink.diagnostics} == {"IRC5004"}
+
+
+def test_sizes_are_stored() -> None:
+    """The first is the first element of a tensor that is stored, but what counts to it must run behind it."""
+    x, axes = random(3, 5), np.array([1])
+    build = lambda b, x, axes: b.ReduceSum(b.Exp(x), axes, keepdims=True)  # noqa: E731
+    shapes = [[Dim.symbol("N", 1), Dim.symbol("M", 1)], [Dim.symbol("K", 1)]]
+    program = assert_same(graph_of(build, x, axes, shapes=shapes), x, axes)
+    written = {b for f in program.functions for b in f.writes}
+    assert len(program.sizes) == 2 and all(s.buffer in written for s in program.sizes)
+
+
+def test_outputs_that_are_views_are_computed_in_place() -> None:
+    """Nothing is copied: the kernel writes to the output, through the view."""
+    x, w = random(1, 8, 9, 9), random(16, 8, 3, 3)
+    for build in (lambda b, x, w: b.Reshape(b.Conv(x, w), [1, -1]), lambda b, x, w: b.Reshape(b.Relu(x), [8, -1])):
+        program = compiled(graph_of(build, x, w))
+        assert [b.root for b in program.functions[-1].writes] == program.outputs
+        assert not [f for f in program.functions if f.name.startswith("copy")]
 
 
 def test_shape_arithmetic_needs_no_buffers() -> None:
