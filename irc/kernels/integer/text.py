@@ -116,7 +116,12 @@ SUMS_ROW = """
 IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *sums, $stored *c, int64_t row,
                          int64_t col, int64_t n) {
     (void)w, (void)o, (void)row, (void)col;
-    __builtin_memcpy(c, sums, (size_t)n * 4);
+    if (n < $NR) {
+        __builtin_memcpy(c, sums, (size_t)n * 4);
+        return;
+    }
+    IRC_FULL_UNROLL
+    for (int v = 0; v < $NR; v += $L) $store(c + v, $load(sums + v)); /* of a copy GCC keeps sums in memory all along */
 }
 """
 
