@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import irc
 from irc import driver
 from irc.backends.c.kernel_files import divide, together
-from irc.ir.types import f32
-from irc.kernels.core.isa import HEAD, vector_type
+from irc.ir.types import DType, f32, f64
+from irc.kernels.core.isa import C_NAMES, HEAD, vector_type
 from irc.kernels.core.text import Part, Piece, needed, own, piece, standalone
+from tests.kernels.test_kernels import build, compilers
 
 DIGITS = Path(__file__).parents[2] / "samples" / "digits" / "digits.onnx"
 TYPE = Piece("TYPE", "typedef int number;\n", ("number",))
@@ -48,6 +51,28 @@ def test_of_a_vector_only_the_functions_that_are_called() -> None:
     assert names == ["IRC_KERNELS", "IRC_VECTOR_irc_f32x8", "IRC_VECTOR_irc_f32x8_abs"]
     names = [p.name for p in needed([HEAD, vector_type(8, f32), "irc_f32x8_max(x, y)"])]
     assert names[2:] == [f"IRC_VECTOR_irc_f32x8_{n}" for n in ("select", "bounds", "nan_of", "max")]
+
+
+@pytest.mark.skipif(not compilers(), reason="no C compiler")
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize(("lanes", "dtype"), [(8, f32), (4, f32), (4, f64), (2, f64)])
+def test_the_first_lanes_are_stored(tmp_path: Path, lanes: int, dtype: DType, masks: bool) -> None:
+    """By a mask of AVX-512 or in halves of halves, without AVX's masks, which are slow on AMD's processors."""
+    v, t = f"irc_{dtype.name}x{lanes}", C_NAMES[dtype]
+    text = standalone(
+        [
+            HEAD,
+            vector_type(lanes, dtype),
+            f"void store({t} *y, const {t} *x, int64_t n) {{ {v}_store_part(y, {v}_load(x), n); }}\n",
+        ]
+    )
+    assert "maskmov" not in text
+    lib = build(tmp_path, [], ("" if masks else "#undef __AVX512VL__\n") + text)
+    x = np.arange(1, lanes + 1, dtype=dtype.numpy)
+    for n in range(lanes + 2):
+        y = np.full(lanes + 1, 77, dtype.numpy)
+        lib.store(ctypes.c_void_p(y.ctypes.data), ctypes.c_void_p(x.ctypes.data), ctypes.c_int64(n))
+        assert y.tolist() == [*x[:n], *[77] * (lanes + 1 - min(n, lanes))]
 
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", "x86-64-v4", "aarch64"])
