@@ -66,15 +66,16 @@ PARALLEL_FOR = ctypes.CFUNCTYPE(
 
 
 class Pool(ctypes.Structure):
-    """A pool that runs pieces of `chunk` iterations, last first, in this thread."""
+    """A pool that runs pieces of `chunk` iterations, last first, in this thread; `pieces`: iterations of each call."""
 
     _fields_ = [("self", ctypes.c_void_p), ("parallel_for", PARALLEL_FOR)]
 
     def __init__(self, chunk: int) -> None:
-        self.calls, self.chunk = 0, chunk
+        self.calls, self.chunk, self.pieces = 0, chunk, list[int]()
 
         def run(_self: Any, n: int, fn: Any, arg: Any) -> None:
             self.calls += 1
+            self.pieces.append(n)
             for begin in reversed(range(0, n, chunk)):
                 fn(arg, begin, min(begin + chunk, n))
 

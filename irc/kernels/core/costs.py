@@ -21,7 +21,8 @@ class Costs:
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
     that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
     and bytes a cycle of their weights, which are read in short runs.  gathered: how many times as long tiles over
-    gathered pixels take, which are all in the first caches.
+    gathered pixels take, which are all in the first caches.  dots, dot: of the peak, what tiles of dot products reach,
+    whose vectors lie along the sums, and cycles to add up the lanes of a sum.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -30,12 +31,14 @@ class Costs:
     winograd: float = 0.72
     winograd_stream: float = 6.0
     gathered: float = 1.0
+    dots: float = 0.6
+    dot: float = 3.5
 
 
 COSTS = {
     "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, winograd_stream=4.5),
     "avx512 in halves": Costs(
-        {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0
+        {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
     ),
     "avx2": Costs(
         {(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72},
@@ -44,6 +47,8 @@ COSTS = {
         winograd=0.85,
         winograd_stream=4.5,
         gathered=0.93,
+        dots=0.78,
+        dot=4.5,
     ),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),

@@ -157,8 +157,8 @@ IRC_HELPER ${V} ${V}_load_part(const $T *p, int64_t n) { return ${V}_load_betwee
     ),
     (
         "IRC_VECTOR_${V}_store_part",
-        """/* The first n lanes to memory; nothing else is written: one instruction with AVX-512.  That of AVX takes twelve
-   cycles on AMD's processors, halves of halves take a few. */
+        """/* The first n lanes to memory; nothing else is written: one instruction with AVX-512.  That of AVX takes
+   twelve cycles on AMD's processors, halves of halves take a few. */
 IRC_HELPER void ${V}_store_part($T *p, ${V} x, int64_t n) {
     const $I have = n < $L ? ($I)n : $L;
 #if defined(__AVX512VL__) && defined(__AVX512BW__)

@@ -40,10 +40,10 @@ BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
-REACHED = 0.6
-"""The part of the peak of multiply-adds that full tiles reach."""
-SUMMED, STARTED = 3.5, 20.0
-"""Cycles to add up the lanes of a sum, and to begin and end a block of a tile."""
+STARTED = 20.0
+"""Cycles to begin and end a block of a tile."""
+UNFETCHED = 3.0
+"""Times as long that many rows wait for a B that is in no cache: nobody fetches it for tiles of several rows."""
 GATHERED = 0.7
 """Cycles to pack an element of B whose columns are not contiguous."""
 
@@ -153,10 +153,10 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t down = (tiles + $TD - 1) / $TD, across = (columns + $TA - 1) / $TA;
     for (; begin < end; begin++) {
         const int64_t image = begin / down / across, i = image / g->batch1, j = image % g->batch1;
-        const int64_t t = begin % down * $TD, u = begin / down % across * $TA;
+        const int64_t t = begin % down, u = begin / down % across; /* of nearly as many tiles each */
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-$place        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, step, t,
-                   t + $TD < tiles ? t + $TD : tiles, u, u + $TA < columns ? u + $TA : columns);
+$place        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, step,
+                   tiles * t / down, tiles * (t + 1) / down, columns * u / across, columns * (u + 1) / across);
     }
 }
 
@@ -224,11 +224,11 @@ class DotsGemmKernel(GemmKernel):
         total = 0.0
         for height, down in _tiles(m, t.rows):
             for width, across in _tiles(n, self.width):
-                step = max(height * width / t.isa.fma, (height + width) / 2, LATENCY) / REACHED
-                block = SUMMED * height * width + STARTED
+                step = max(height * width / t.isa.fma, (height + width) / 2, LATENCY) / costs.dots
+                block = costs.dot * height * width + STARTED
                 total += down * across * (-(-k // t.lanes) * step + blocks * block)
         gathered = 0 if problem.matrices or problem.b[2] == 1 else n * k * GATHERED
-        waiting = problem.streamed * t.dtype.itemsize / costs.stream
+        waiting = problem.streamed * t.dtype.itemsize / costs.stream * (UNFETCHED if m > t.rows else 1)
         return likely(problem.count) * (total + gathered + waiting)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:

@@ -28,6 +28,8 @@ from irc.kernels.gemm.problem import GemmProblem
 
 TILES_PER_TASK = 16
 """Tiles of rows that share a block of B: it is packed again for others."""
+TASKS = 4
+"""Tasks that ranges of rows are cut for, while there are tiles: threads that have none cost more than packing again."""
 SUMS_WAITING = 1 << 16
 """Sums of a range of rows that stand in C meanwhile, if k is packed in parts: they stay in the second cache."""
 COLUMNS_PER_TASK = 64
@@ -246,12 +248,19 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     } while (k0 < g->k);
 }
 
-/* How many ranges of rows, of these, meet what is packed of B before the next part of it is packed: all of them, if
- * their sums need not wait for that. */
-IRC_INLINE int64_t ${S}_lines(const ${S}_args *g, int64_t lines) {
+/* Ranges of rows: of $TT tiles each, of fewer where columns and matrices are few, so that there are $tasks tasks. */
+IRC_INLINE int64_t ${S}_down(const ${S}_args *g, int64_t tiles, int64_t across) {
+    const int64_t down = (tiles + $TT - 1) / $TT, others = g->batch0 * g->batch1 * across;
+    const int64_t wanted = ($tasks + others - 1) / others;
+    return down >= wanted ? down : wanted < tiles ? wanted : tiles;
+}
+
+/* How many ranges of so many rows, of these, meet what is packed of B before the next part of it is packed: all of
+ * them, if their sums need not wait for that. */
+IRC_INLINE int64_t ${S}_lines(const ${S}_args *g, int64_t lines, int64_t rows) {
     const int64_t span = ${S}_span(g), wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span;
     if (g->k * wide <= $room) return lines;
-    const int64_t most = $waiting / (wide * $TT * $MR);
+    const int64_t most = $waiting / (wide * rows);
     return most < 1 ? 1 : most < lines ? most : lines;
 }
 
@@ -259,13 +268,17 @@ IRC_INLINE int64_t ${S}_lines(const ${S}_args *g, int64_t lines) {
  * once, so that long pieces of the rows of B are read. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
-    const int64_t most = ${S}_span(g) / $NC;
+    const int64_t tiles = (g->m + $MR - 1) / $MR, across = (g->n + $NC - 1) / $NC;
+    const int64_t down = ${S}_down(g, tiles, across);
+    const int64_t most = ${S}_span(g) / $NC, rows = (g->m + down - 1) / down;
     while (begin < end) {
         const int64_t image = begin / across / down, i = image / g->batch1, j = image % g->batch1;
         const int64_t t = begin / across % down, first = begin % across, left = across - first;
         int64_t run = left < end - begin ? left : end - begin, lines = 1;
-        if (run == across) lines = ${S}_lines(g, down - t < (end - begin) / across ? down - t : (end - begin) / across);
+        if (run == across) {
+            lines = down - t < (end - begin) / across ? down - t : (end - begin) / across;
+            lines = ${S}_lines(g, lines, rows);
+        }
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         for (int64_t at = first, more; at < first + run; at += more) {
             more = first + run - at < most ? first + run - at : most;
@@ -279,7 +292,8 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
 
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
-    const int64_t tiles = (g->m + $MR - 1) / $MR, down = (tiles + $TT - 1) / $TT, across = (g->n + $NC - 1) / $NC;
+    const int64_t tiles = (g->m + $MR - 1) / $MR, across = (g->n + $NC - 1) / $NC;
+    const int64_t down = ${S}_down(g, tiles, across);
     const int64_t tasks = g->batch0 * g->batch1 * down * across;
     if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
         ${S}_part((void *)g, g->own, 0, tasks);
@@ -358,7 +372,7 @@ class StripsGemmKernel(GemmKernel):
         }
         given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
         given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
-        given |= {"TT": TILES_PER_TASK, "worthwhile": WORTHWHILE}
+        given |= {"TT": TILES_PER_TASK, "tasks": TASKS, "worthwhile": WORTHWHILE}
         widths = (1, t.vectors) if self.narrow else (t.vectors,)
 
         def table(width: int) -> str:
