@@ -23,8 +23,6 @@ from irc.expr import Const, Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
-from irc.kernels.conv.problem import ConvProblem, Layout
-from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import candidates
@@ -38,6 +36,7 @@ from irc.ops.matmul import MatMul
 from irc.ops.slice import Slice
 from irc.passes.replace import replace_value
 from irc.selection.conv_transpose import problem_of
+from irc.selection.layouts import LAYOUTS, cycles_in
 
 CLEARLY = 1.2
 """How many times the cycles of what it is rewritten to the kernel of a ConvTranspose may be estimated to take: that
@@ -140,29 +139,9 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
         if isinstance(source.op, Conv):
             x, *_ = source.operands
             moved = MOVED * (likely(product(x.shape)) + likely(product(value.shape)))
-            turned = _conv_cycles(source, "nhwc", isa, precision)
-            total += turned if last else min(turned + moved, _conv_cycles(source, "nchw", isa, precision))
+            first, turned = (cycles_in(layout, source, isa, precision) or math.inf for layout in LAYOUTS)
+            total += turned if last else min(turned + moved, first)
     return total
-
-
-def _conv_cycles(node: Node, layout: Layout, isa: Isa, precision: str) -> float:
-    """Estimate the cycles of the cheapest kernel for a Conv in a layout; infinity if there is none."""
-    assert isinstance(node.op, Conv)
-    (x, w, *_), y = node.operands, node.outputs[0]
-    window = [int(k) for k in w.shape[2:]]
-    result, taps = (y.shape[2:], window) if len(window) > 1 else ((Dim.of(1), y.shape[2]), [1, *window])
-    problem = ConvProblem.contiguous(
-        layout,
-        plain(y.dtype),
-        int(x.shape[1]),
-        int(w.shape[0]),
-        (result[0], result[1]),
-        (taps[0], taps[1]),
-        groups=node.op.group,
-        precision=precision,
-    )
-    cheapest = next(iter(candidates(problem, isa).values()), None)
-    return math.inf if cheapest is None else likely(y.shape[0]) * cheapest.cycles(problem)
 
 
 def _followers(graph: Graph, value: Value) -> list[Node]:

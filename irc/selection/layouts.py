@@ -27,21 +27,23 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = Fa
     assert isinstance(op, Conv) and x is not None and w is not None
     if op.group == int(x.shape[1]) or len(x.shape) > 4:
         return False
-    first, last = (_cycles(node, layout, isa, precision, resident) for layout in LAYOUTS)
+    first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
     return last is not None and (first is None or last + moved * MOVED < first)
 
 
-def _cycles(node: Node, layout: Layout, isa: Isa, precision: str, resident: bool) -> float | None:
-    """Estimate the cycles of the fastest kernel of a layout; None if there is none."""
+def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, resident: bool = False) -> float | None:
+    """Estimate the cycles of the fastest kernel for a Conv in a layout, without its epilogue; None if there is none."""
     op, (x, w, *_), y = node.op, node.inputs, node.outputs[0]
     assert isinstance(op, Conv) and x is not None and w is not None
     planes = planes_of(op, "nchw", x, y, [int(d) for d in w.shape[2:]])
-    if planes is None:
+    if planes is None or (planes.is_volume and layout == "nhwc"):
         return None
     geometry = (planes.window, planes.strides, planes.dilations)
     channels, epilogue = (int(planes.channels), int(w.shape[0])), Epilogue(acc(x.dtype))
     whole = ConvProblem.contiguous(layout, epilogue, *channels, planes.result, *geometry, op.group, precision)
-    problem = replace(whole, batch=planes.batch, size=planes.size, padding=planes.before, resident=resident)
+    problem = replace(
+        whole, batch=planes.batch, size=planes.size, padding=planes.before, depth=planes.depth, resident=resident
+    )
     found = candidates(problem, isa)
     return min((k.cycles(problem) for k in found.values()), default=None)

@@ -122,6 +122,20 @@ def test_shorter_vectors_of_two_halves() -> None:
     assert first[0].cycles(problem) == first[1].cycles(problem), "two vectors of 256 bits a cycle, both times"
 
 
+def test_few_products_of_two_halves() -> None:
+    """Storing takes two cycles a vector there, as long as the products of few taps; tiles of few channels lose less."""
+    halves = dataclasses.replace(ISAS["avx512"], fma=1)
+
+    def first(*shape: Any) -> Any:
+        return next(iter(candidates(ConvProblem.contiguous("nchw", plain(), *shape), halves).values()))
+
+    assert isinstance(first(3, 32, (112, 112), (3, 3)), NchwGroupedKernel)
+    assert isinstance(first(96, 32, (33, 33), (1, 1)), VolumeConvKernel)
+    problem = ConvProblem.contiguous("nchw", plain(), 768, 384, (4, 4), (3, 3))
+    found = VolumeConvKernel.best(problem, halves)
+    assert found is not None and found.tile.vectors > 2, "products hide how far weights are"
+
+
 def test_works_are_told_apart() -> None:
     """Measured choices of one layout, precision or shape are no others'."""
     problems = [

@@ -153,3 +153,10 @@ def test_fetching_ahead() -> None:
     for vectors, fetched in ((2, True), (4, False)):
         found = [k for k in VolumeConvKernel.candidates(problem, ISAS["avx512"]) if k.tile.vectors == vectors]
         assert found and all(("__builtin_prefetch(xu" in k.source()) is fetched for k in found)
+
+
+def test_weights_of_the_next_channels_are_fetched() -> None:
+    """While rows meet those of some channels, which stay in the first cache; a depthwise kernel has few."""
+    dense, depthwise = (VolumeConvKernel.best(problem_of(CASES[i], plain()), ISAS["avx512"]) for i in (0, 6))
+    assert dense is not None and depthwise is not None
+    assert ["__builtin_prefetch(ahead" in k.source() for k in (dense, depthwise)] == [True, False]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from irc.kernels import ISAS
 from irc.layout import transposed_conv
 from irc.opdef.builder import evaluate
 from irc.ops.conv import Conv
@@ -40,3 +42,11 @@ def test_stride_1_is_one_convolution(name: str) -> None:
     assert Conv in kinds
     assert (len(kinds) == 2) == one  # a Conv and Relu
     np.testing.assert_allclose(evaluate(graph, feeds)[0], wanted[0], rtol=1e-5, atol=1e-5)
+
+
+def test_what_a_convolution_leaves_out_counts() -> None:
+    """Of a plane no larger than the window, most products of its own kernel are added to nothing that is kept."""
+    weights = random(72, 768, 5, 5)
+    graph = graph_of(lambda b, x: b.ConvTranspose(x, weights, pads_begin=(2, 2), pads_end=(2, 2)), random(1, 72, 5, 5))
+    assert transposed_conv.run(graph, replace(ISAS["avx512"], fma=1)) == 1
+    assert [type(node.op) for node in graph.nodes] == [Conv]

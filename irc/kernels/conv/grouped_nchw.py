@@ -26,7 +26,7 @@ from irc.kernels.conv.grouped_nchw_text import CALL, PART, ROWS, TILE, copies
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LOADS
+from irc.kernels.core.costs import LOADS, in_halves
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, likely_extent
@@ -41,7 +41,7 @@ MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are fast
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
 ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
-DENSE = 0.75  # part of the peak that tiles reach where channels meet several others
+DENSE, DENSE_IN_HALVES = 0.75, 0.97  # part of the peak that tiles reach where channels meet several others
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -94,7 +94,8 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         oh, ow = (max(likely_extent(n), 1) for n in p.result)
         accumulators = self.outputs * t.rows * t.vectors
         loads = self._loaded * t.vectors * self.window[1] * _crossing(t)
-        peak = t.isa.fma * (DENSE if p.groups == 1 or p.ic > 1 else 1)
+        dense = DENSE_IN_HALVES if in_halves(t.isa) else DENSE
+        peak = t.isa.fma * (dense if p.groups == 1 or p.ic > 1 else 1)
         tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)

@@ -37,6 +37,7 @@ from irc.kernels.vector.pixels import channel_slots
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
 TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
+STORED_IN_HALVES = 6.0  # cycles that a vector of results takes besides its products
 ROWS_AHEAD = 8  # of the matrix X, that are fetched ahead
 MOST_PANELS = 16  # of pixels that meet the weights at a time
 
@@ -325,8 +326,10 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth * costs_of(t.isa).gathered
-        least = TILE * (2 if in_halves(t.isa) else 1)  # tiles of few products wait for their stores
-        products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * least)
+        if in_halves(t.isa):
+            products += p.oc * -(-pixels // t.lanes) * STORED_IN_HALVES
+        else:  # tiles of few products wait for their stores
+            products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)
         weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
         read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
         return max(p.images * p.groups * read, weights)  # which are fetched ahead

@@ -26,7 +26,7 @@ from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, LOADS, costs_of
+from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -43,11 +43,14 @@ SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 8  # with fewer, rows are split further
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
 FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
+REACHED_IN_HALVES = {2: 0.93, 3: 0.97, 4: 0.97, 6: 0.86, 1: 0.97}
 PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
-ROW = 2.0  # cycles for a row of taps besides its products
+ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
+ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
+FEW = 8
 TURN = 0.5  # cycles to turn round and store a sum
 
 
@@ -119,14 +122,17 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             for low, high in self._ranges(start):
                 loads = t.vectors + (high - low)
                 taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
+        reached, row, far = REACHED, ROW, FAR[t.vectors]
+        if in_halves(t.isa):  # where products take long enough to hide how far weights are
+            reached, row, far = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES, 1.0
         d = p.depth
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
         rows = _met(*extents) * _met(*tall)
-        products = rows * (taps / REACHED[t.vectors] + ROW * len(self._starts)) * p.ic * panels
+        products = rows * (taps / reached[t.vectors] + row * len(self._starts)) * p.ic * panels
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
         size = groups * panels * t.panel * p.ic * p.taps * t.dtype.itemsize
-        weights = p.waiting(t.isa, size) * (FAR[t.vectors] if size > t.isa.l2 else 1)
+        weights = p.waiting(t.isa, size) * (far if size > t.isa.l2 else 1)
         return p.images * (groups * (products + turned)) + weights * self._readings(p, size)
 
     def _readings(self, problem: ConvProblem, size: int) -> int:

@@ -132,16 +132,19 @@ IRC_INLINE void ${S}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t
 """
 
 DENSE = """
-/* Output rows r0 to r1, counted through all planes, of one panel. */
+/* Output rows r0 to r1, counted through all planes, of one panel.  With each row a share of the weights is fetched that
+   the next channels meet: processors do not guess it, since rows read what there is of them again and again. */
 static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t r0,
                        int64_t r1, $T *sums) {
-    const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW;
+    const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW, share = g->chunk * taps / (r1 - r0) + 1;
     ${S}_window window = {0, 0, 0, g->x_channel, g->dilation_d * plane, g->dilation_h * $IW, taps, g->kh * $KW * $NR,
                           0, plane, 0};
     for (int64_t c = 0; c < g->ic; c += g->chunk) {
         window.channels = ${S}_least(g->chunk, g->ic - c);
+        const $T *ahead = w + (c + window.channels) * taps;
         int64_t oz = r0 / g->oh, oy = r0 % g->oh;
-        for (int64_t r = r0; r < r1; r++) {
+        for (int64_t r = r0; r < r1; r++, ahead += share) {
+            for (int64_t i = 0; i < share; i += 64 / $size) __builtin_prefetch(ahead + i, 0, 2);
             ${S}_row(g, &window, oz, oy, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR), c > 0);
             if (++oy == g->oh) oy = 0, oz++;
         }
