@@ -18,6 +18,7 @@ from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Axes, axes_of, slot
 from irc.kernels.core.registry import select
 from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, Rounding, SumProblem, product_of_bytes
+from irc.kernels.integer.saturating import crowded
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.integer_operands import bytes_of, fits_bytes
@@ -164,6 +165,10 @@ def _selection(
     weights: Callable[[], Array],
     key: tuple[object, ...],
 ) -> Selection | None:
+    if not selector.isa.fours:
+        rows = weights()[:, 1:]
+        side_by_side = rows.reshape(len(rows), -1, problem.taps).swapaxes(1, 2).reshape(rows.shape)
+        problem = replace(problem, crowded=crowded(side_by_side))
     kernel = select(problem, selector.isa)
     if kernel is None:
         return None

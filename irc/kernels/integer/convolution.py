@@ -1,10 +1,11 @@
 """Convolutions and matrix products of bytes, with the channels last, in 32-bit integers.
 
 Weights are packed in panels of output channels, a few neighbouring input channels beside each other: four bytes where
-the processor multiplies fours of bytes (VNNI), else two words of 16 bits, whose products `madd` adds.  Neither
-saturates, so sums are exact modulo 2^32, as the operators' are.  Fours are products of unsigned bytes of x and signed
-ones of w: a signed x gets its highest bit turned, which is 128 more.  What the zero point adds to a column is the zero
-point times the sum of the column's weights, which stands in front of its panel, followed by what else is added to it.
+the processor multiplies fours of bytes (VNNI), else two words of 16 bits, whose products `madd` adds, or fours of bytes
+of which few pairs could saturate (`irc.kernels.integer.saturating`). None saturates, so sums are exact modulo 2^32, as
+the operators' are. Fours are products of unsigned bytes of x and signed ones of w: a signed x gets its highest bit
+turned, which is 128 more. What the zero point adds to a column is the zero point times the sum of the column's weights,
+which stands in front of its panel, followed by what else is added to it.
 
 The input is read where it stands if it can be.  Else it is copied once, with zero points around it: signed bytes and
 words, padding, channels of a group that are no whole groups.  Of one group, taps of a row and their channels are one
@@ -30,13 +31,24 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.saturating import CLASSES, SaturatingTile, order
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
 
-TILES = {("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)), ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1))}
-NARROW_TILES = ((6, 2), (4, 2), (6, 1))
-"""Rows and vectors of accumulators, by instruction set; those of 256-bit vectors."""
+TILES: Mapping[tuple[str, Unit], Sequence[tuple[int, int]]] = {
+    ("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)),
+    ("avx512", "pairs"): ((6, 4), (8, 2), (8, 1)),
+    ("avx512", "saturating"): (),
+    ("avx2", "fours"): ((6, 2), (4, 2), (6, 1)),
+    ("avx2", "pairs"): ((6, 2), (4, 2), (6, 1)),
+    ("avx2", "saturating"): ((5, 2), (4, 2)),
+}
+"""Rows and vectors of accumulators, by instruction set and unit."""
+SATURATING = (1.55, 1.75, 2.8)
+"""Of a four of neighbours, the products of vectors of pairs that take as long: as it stands, shuffled, and as words."""
+CLASS_ENDED = 15.0
+"""Cycles that the end of one of these classes costs, whose number differs from panel to panel."""
 PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task, at most."""
 TASKS = 16
@@ -68,27 +80,42 @@ class IntegerConvKernel(WindowsOfBytes):
     def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
         if isa.name not in SETS or problem.is_volume:
             return
-        unit: Unit = "fours" if isa.fours else "pairs"
         run = problem.ic * (problem.window[1] if joined(problem.groups, problem.dilations) else 1)
         apart = run != problem.ic and problem.x[3] != problem.ic
-        copied = unit == "pairs" or problem.signed or problem.is_padded or run % 4 != 0 or apart
-        for rows, vectors in TILES.get((isa.name, unit), NARROW_TILES):
+        units: tuple[Unit, ...] = ("fours",) if isa.fours else ("pairs", "saturating")
+        for unit in units:
+            copied = unit == "pairs" or problem.signed or problem.is_padded or run % 4 != 0 or apart
             given = (problem.signed, problem.zeroed, copied, problem.stored, problem.rounding.fits, problem.epilogue)
-            yield cls(isa, unit, rows, vectors, *given)
+            for rows, vectors in TILES[isa.name, unit]:
+                yield cls(isa, unit, rows, vectors, *given)
 
     def cycles(self, problem: IntegerConvProblem) -> float:
         """Estimate products of vectors, two loads of them a cycle, and what a tile of sums costs besides."""
         pixels, columns = problem.pixels, self.columns
         tiles, panels = -(-pixels // self.rows), -(-problem.oc // columns)
         rows = pixels / max(tiles, 1)
-        products = rows * self.vectors * (1 if self.unit == "fours" else 2)
+        products = rows * self.vectors * self._products(problem)
         each = max(products / self.isa.fma, (rows + self.vectors) / 2)
         latency = 4 if rows * self.vectors < 8 else 0
         finish = rows * -(-problem.oc // (panels * self.tile.lanes)) * FINISH[self.stored]
         tile = self._groups(problem) * max(each, latency) + finish + 2 * rows * self.vectors + 20
+        if self.unit == "saturating":
+            ends = CLASSES if problem.crowded else 1
+            tile += self._runs(problem.window, problem.groups, problem.dilations[1]) * ends * CLASS_ENDED
         elements = likely_extent(problem.size[0]) * likely_extent(problem.size[1]) * problem.channels
         copy = problem.images * elements * COPIED if self.copied else 0.0
         return copy + problem.images * problem.groups * tiles * panels * tile
+
+    def _products(self, problem: IntegerConvProblem) -> float:
+        """Estimate the multiplications of a vector of groups: those of pairs, and of sums of products of bytes.
+
+        A four stands as it is if the pairs of all columns do; of three ways to pair it, the last two are alike.
+        """
+        if self.unit != "saturating":
+            return 1 if self.unit == "fours" else 2
+        beyond = 1 - (1 - problem.crowded) ** (2 * self.columns)
+        as_it_is, shuffled, words = SATURATING
+        return 2 * (as_it_is * (1 - beyond) + shuffled * (beyond - beyond**2) + words * beyond**2)
 
     def _groups(self, problem: IntegerConvProblem) -> int:
         """Count the fours or pairs in a sum."""
@@ -99,7 +126,8 @@ class IntegerConvKernel(WindowsOfBytes):
 
     @property
     def tile(self) -> BytesTile:
-        return BytesTile(self.isa, self.unit, self.rows, self.vectors)
+        kind = SaturatingTile if self.unit == "saturating" else BytesTile
+        return kind(self.isa, self.unit, self.rows, self.vectors)
 
     @property
     def columns(self) -> int:
@@ -115,15 +143,21 @@ class IntegerConvKernel(WindowsOfBytes):
         per = -(-problem.ic // STEP[self.unit]) * STEP[self.unit] * problem.groups
         sides = zip(problem.result, problem.window, problem.strides, problem.dilations, strict=True)
         tall, wide = ((o - 1) * s + (k - 1) * d + 1 for o, k, s, d in sides)
-        return problem.batch * tall * (wide * per + SLACK) * (1 if self.unit == "fours" else 2)
+        return problem.batch * tall * (wide * per + SLACK) * (2 if self.unit == "pairs" else 1)
 
     def packed(self, problem: IntegerConvProblem) -> Packed:
         """Describe panels of rows: for each output what is added to its sums, then its weights."""
         key = ("integer", self.columns, self.unit, problem.groups, problem.window, problem.dilations[1] == 1)
         panels = problem.groups * -(-problem.oc // self.columns)
-        elements = panels * self.columns * 4 * (2 + self._groups(problem))
-        window, dilations, groups = problem.window, problem.dilations, problem.groups
-        return Packed(key, i8, elements, lambda rows: self._pack(rows, window, dilations, groups))
+        groups, taps = self._groups(problem), self._runs(problem.window, problem.groups, problem.dilations[1])
+        elements = panels * (self.tile.head(taps, groups // taps) + self.columns * 4 * groups)
+        given = problem.window, problem.dilations, problem.groups
+        return Packed(key, i8, elements, lambda rows: self._pack(rows, *given))
+
+    @staticmethod
+    def _runs(window: Pair, groups: int, dilation: int) -> int:
+        """Count the runs of neighbours under a window."""
+        return window[0] * (1 if joined(groups, (1, dilation)) else window[1])
 
     def _pack(self, rows: Array, window: Pair, dilations: Pair, groups: int) -> Array:
         step, (kh, kw), columns = STEP[self.unit], window, self.columns
@@ -136,7 +170,8 @@ class IntegerConvKernel(WindowsOfBytes):
         whole[:, :oc, :, :, :ic] = taps.reshape(groups, oc, *taps.shape[1:])
         own = np.zeros((groups, panels * columns), np.int32)
         own[:, :oc] = rows[:, 0].reshape(groups, oc)
-        return self.tile.panels(whole.reshape(groups * panels, columns, -1), own)
+        taps_of = self._runs(window, groups, dilations[1])
+        return self.tile.panels(whole.reshape(groups * panels, columns, -1), own, taps_of)
 
     def _unpack(self, flat: Array, sizes: Mapping[str, int]) -> tuple[Array, Array]:
         """Return what is added to the sums of each output, and the weights [outputs, channels, kh, kw]."""
@@ -144,7 +179,7 @@ class IntegerConvKernel(WindowsOfBytes):
         step, one = STEP[self.unit], groups == 1 and sizes["dilation_w"] == 1
         runs, length = (kh, kw * ic) if one else (kh * kw, ic)
         panels, fours = -(-oc // self.columns), runs * -(-length // step)
-        whole, own = self.tile.unpanelled(flat, groups * panels, fours)
+        whole, own = self.tile.unpanelled(flat, groups * panels, fours, runs)
         taps = whole.reshape(groups, panels * self.columns, runs, -1)[:, :oc, :, :length]
         added = own.reshape(groups, -1)[:, :oc].reshape(-1)
         return added, taps.reshape(groups * oc, kh, kw, ic).transpose(0, 3, 1, 2)
@@ -175,7 +210,7 @@ class IntegerConvKernel(WindowsOfBytes):
         return f"Convolution of bytes, NHWC, {where}, tiles of {self.rows} pixels x {self.columns} channels."
 
     def parts(self) -> list[Part]:
-        bits, fours = self.isa.vector * 8, self.unit == "fours"
+        bits, fours = self.isa.vector * 8, self.unit != "pairs"
         whole = Tile(self.isa, f32, self.rows, self.vectors)
         turned = " ^ 0x80" if fours and self.signed else ""
         given: dict[str, Any] = (
@@ -192,6 +227,7 @@ class IntegerConvKernel(WindowsOfBytes):
                 "slack": SLACK,
                 "table": self.tile.table(),
                 "body": self.tile.name,
+                "size": self.tile.size,
             }
         )
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
@@ -202,7 +238,7 @@ class IntegerConvKernel(WindowsOfBytes):
         given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
         return [
             *self.shared(whole),
-            *([FOURS[bits]] if fours else []),
+            *([FOURS[bits]] if self.unit == "fours" else [order(bits)] if self.unit == "saturating" else []),
             *self.tile.bodies(),
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),

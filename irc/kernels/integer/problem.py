@@ -11,9 +11,10 @@ from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import Pair, Problem, likely
 
-Unit = Literal["fours", "pairs"]
-"""What one instruction adds up: products of four bytes, or of two words."""
-STEP = {"fours": 4, "pairs": 2}
+Unit = Literal["fours", "pairs", "saturating"]
+"""What one instruction adds up: products of four bytes, of two words, or of two bytes, as words that saturate."""
+STEP = {"fours": 4, "pairs": 2, "saturating": 4}
+"""Neighbours in k of one column that stand side by side in a panel."""
 SETS = ("avx512", "avx2")
 """Instruction sets that have kernels of bytes."""
 SUMS = Epilogue(acc(i32))
@@ -40,13 +41,15 @@ class IntegerConvProblem(ConvProblem):
     Sums, and what is added to them for each channel, a constant, are in i32.  The epilogue is `SUMS`, or one of f32,
     for which the sums are rounded to f32; `stored` is the type of the result: i32, f32, or a byte that `rounding` makes
     of the epilogue's value.  Padding is the zero point.  signed: whether x's bytes are.  zeroed: whether there is a
-    zero point, an i32 that the call reads.
+    zero point, an i32 that the call reads.  crowded: of pairs of neighbouring weights, the share whose products with
+    unsigned bytes may add up to more than a word.
     """
 
     stored: DType = f32
     rounding: Rounding = Rounding()
     signed: bool = False
     zeroed: bool = False
+    crowded: float = 1.0
 
     @property
     def work(self) -> str | None:
@@ -97,6 +100,7 @@ def product_of_bytes(
     stored: DType = i32,
     rows: tuple[Dim, ...] = (),
     rounding: Rounding | None = None,
+    crowded: float = 1.0,
 ) -> IntegerConvProblem:
     """State C[m, n] = (A[m, k] - zero) · B[k, n] of rows without gaps: a convolution of a row of m pixels.
 
@@ -123,6 +127,7 @@ def product_of_bytes(
         rounding=rounding or Rounding(),
         signed=signed,
         zeroed=zeroed,
+        crowded=crowded,
     )
 
 

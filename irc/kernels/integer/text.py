@@ -190,7 +190,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
                                     int32_t, int32_t *) = {$table};
     const ${S}_work *w = given;
     const ${S}_args *g = w->g;
-    const int64_t pixels = g->oh * g->ow, size = 4 * $NR * (2 + w->walk.rows * w->walk.columns * w->walk.groups);
+    const int64_t pixels = g->oh * g->ow, size = $size;
     const int64_t tiles = (pixels + $MR - 1) / $MR, panels = (g->oc + $NR - 1) / $NR;
     const int64_t across = w->tasks_across, down = w->tasks_down;
     const int64_t low = pixels / tiles, extra = pixels % tiles;

@@ -40,7 +40,7 @@ class BytesTile:
     @property
     def word(self) -> type[Any]:
         """The type of elements of panels."""
-        return np.int8 if self.unit == "fours" else np.int16
+        return np.int16 if self.unit == "pairs" else np.int8
 
     @property
     def prefix(self) -> str:
@@ -55,7 +55,7 @@ class BytesTile:
     @property
     def features(self) -> frozenset[str]:
         """What the processor must have beyond the vectors."""
-        if self.unit == "pairs":
+        if self.unit != "fours":
             return frozenset()
         return frozenset(("avx512_vnni",) if self.isa.vector == 64 else ("avx_vnni",))
 
@@ -68,7 +68,7 @@ class BytesTile:
             dot = f"acc[i][v] = {self.prefix}_add_epi32(acc[i][v], {self.prefix}_madd_epi16(all, b[v]))"
         return {
             "tile": self.name,
-            "E": "uint8_t" if fours else "int16_t",
+            "E": "int16_t" if self.unit == "pairs" else "uint8_t",
             "V": f"__m{bits}i",
             "MR": self.rows,
             "NV": self.vectors,
@@ -84,9 +84,28 @@ class BytesTile:
             "dot": dot,
         }
 
+    @property
+    def text(self) -> str:
+        """The template of a body."""
+        return text.TILE
+
+    @property
+    def body_size(self) -> str:
+        """The C expression of the bytes of a panel's groups, of walk `w->walk`."""
+        return f"{4 * self.columns} * w->walk.rows * w->walk.columns * w->walk.groups"
+
+    @property
+    def size(self) -> str:
+        """The C expression of the bytes of a panel, of walk `w->walk`."""
+        return f"{8 * self.columns} + {self.body_size}"
+
+    def head(self, taps: int, groups: int) -> int:
+        """Count the bytes in front of a panel's groups, so many for each tap."""
+        return 8 * self.columns
+
     def bodies(self) -> Iterator[Part]:
         """Print the bodies for every number of rows."""
-        yield tile_body(self.name, text.TILE, **self.names)
+        yield tile_body(self.name, self.text, **self.names)
         for r in range(1, self.rows + 1):
             yield piece("IRC_TILE_${tile}_$R", text.INSTANCE, **self.names, R=r)
 
@@ -94,8 +113,8 @@ class BytesTile:
         """Print the bodies' names by their number of rows, from 1 on."""
         return ", ".join(f"{self.name}_{r}" for r in range(1, self.rows + 1))
 
-    def panels(self, columns: Array, own: Array | None) -> Array:
-        """Pack columns[panels, `columns`, k], whole groups, and what is added to the sums of each, flat."""
+    def panels(self, columns: Array, own: Array | None, taps: int = 1) -> Array:
+        """Pack columns[panels, `columns`, k], whole groups of each tap, and what is added to the sums of each, flat."""
         count, _, k = columns.shape
         step = STEP[self.unit]
         groups = columns.astype(self.word).reshape(count, self.columns, k // step, step).transpose(0, 2, 1, 3)
@@ -106,7 +125,7 @@ class BytesTile:
             head[:, 1] = own.reshape(count, self.columns)
         return np.concatenate([head.view(np.int8), body], 1).reshape(-1)
 
-    def unpanelled(self, flat: Array, count: int, groups: int) -> tuple[Array, Array]:
+    def unpanelled(self, flat: Array, count: int, groups: int, taps: int = 1) -> tuple[Array, Array]:
         """Unpack what `panels` made of `count` panels: columns[panels, `columns`, k], and what is added."""
         whole = flat[: count * (2 + groups) * self.columns * 4].reshape(count, 2 + groups, self.columns * 4)
         own = np.ascontiguousarray(whole[:, 1]).view(np.int32)

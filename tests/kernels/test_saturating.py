@@ -1,0 +1,84 @@
+"""Products of bytes by instructions whose words saturate: nothing does, whatever the weights are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import irc
+from irc.ir.dim import Dim
+from irc.kernels.core.isa import AVX2
+from irc.kernels.core.registry import candidates, select
+from irc.kernels.integer.convolution import IntegerConvKernel
+from irc.kernels.integer.problem import product_of_bytes
+from irc.kernels.integer.saturating import CLASSES, PAIRINGS, SaturatingTile, crowded
+from irc.toolchain.c_compiler import find_compiler
+from irc.toolchain.processor import cpu_features
+
+Array = np.ndarray[Any, Any]
+
+
+def weights_of(k: int, n: int, spread: float) -> Array:
+    drawn = np.random.default_rng(n).normal(0, spread, (k, n))
+    return np.rint(drawn).clip(-128, 127).astype(np.int8)
+
+
+def model_of(a: Array, b: Array) -> onnx.ModelProto:
+    kinds = {"uint8": onnx.TensorProto.UINT8, "int8": onnx.TensorProto.INT8}
+    x = onnx.helper.make_tensor_value_info("A", kinds[a.dtype.name], a.shape)
+    y = onnx.helper.make_tensor_value_info("Y", onnx.TensorProto.INT32, [len(a), b.shape[1]])
+    node = onnx.helper.make_node("MatMulInteger", ["A", "B"], ["Y"])
+    graph = onnx.helper.make_graph([node], "bytes", [x], [y], [onnx.numpy_helper.from_array(b, "B")])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+@pytest.mark.parametrize(("rows", "k", "n", "spread"), [(37, 256, 50, 30), (5, 512, 32, 18), (203, 130, 16, 36)])
+def test_products_of_the_largest_bytes_are_exact(kind: type[Any], rows: int, k: int, n: int, spread: float) -> None:
+    b, limits = weights_of(k, n, spread), np.iinfo(kind)
+    random = np.random.default_rng(k).integers(limits.min, limits.max + 1, (rows, k)).astype(kind)
+    compiled = irc.compile(model_of(random, b), backend="c", target="x86-64-v3")
+    assert "maddubs" in "".join(f.read_text("utf-8") for f in Path(compiled.artifact.folder).glob("*.c"))
+    for a in (random, np.full_like(random, limits.max), np.full_like(random, limits.min)):
+        (got,) = compiled([a])
+        np.testing.assert_array_equal(got, a.astype(np.int32) @ b.astype(np.int32))
+
+
+def test_panels_hold_every_class_and_saturate_in_none() -> None:
+    tile, taps, k = SaturatingTile(AVX2, "saturating", 4, 2), 2, 256
+    columns = weights_of(3 * tile.columns, taps * k, 40).reshape(3, tile.columns, -1)
+    flat = tile.panels(columns, None, taps)
+    back, own = tile.unpanelled(flat, 3, taps * k // 4, taps)
+    np.testing.assert_array_equal(back, columns)
+    assert not own.any()
+    head = tile.head(taps, k // 4)
+    panels = flat.reshape(3, -1)
+    table = panels[:, : head // 4 * 4].copy().view(np.int32)[:, 2 * tile.columns :]
+    ends = table[:, : taps * (k // 4 + CLASSES)].reshape(3, taps, -1)[..., :CLASSES]
+    assert (np.diff(ends, axis=2, prepend=0) > 0).all()
+    fours = panels[:, head:].reshape(3, taps, k // 4, tile.columns, 2, 2).astype(np.int32)
+    for panel in range(3):
+        for tap in range(taps):
+            fit = fours[panel, tap, : ends[panel, tap, len(PAIRINGS) - 1]]
+            assert np.maximum(fit, 0).sum(-1).max() * 255 <= 2**15 - 1
+            assert np.minimum(fit, 0).sum(-1).min() * 255 >= -(2**15)
+
+
+def test_the_share_of_crowded_pairs_decides() -> None:
+    """Weights of seven bits never saturate; of weights up to the bounds most fours would be words in any case."""
+    whole = np.random.default_rng(1).integers(-128, 128, (64, 512))
+    assert crowded(whole // 2) == 0 < crowded(whole)
+    assert crowded(np.array([[127, 1, -128, 0, 127, -128]])) == 0
+    assert crowded(np.array([[127, 2], [-128, -1]])) == 1
+    for w, unit in ((whole // 2, "saturating"), (whole, "pairs")):
+        problem = product_of_bytes(Dim.of(196), 64, 512, False, False, crowded=crowded(w))
+        found = select(problem, AVX2)
+        assert isinstance(found, IntegerConvKernel)
+        assert found.unit == unit
+        assert {k.unit for k in candidates(problem, AVX2).values() if isinstance(k, IntegerConvKernel)} >= {unit}
