@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Const, Expr, Load, Var, index
+from irc.expr import Cast, Const, Expr, Load, Reduce, Var, index
 from irc.fusion.group import Group
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
-from irc.ir.types import i64
+from irc.ir.types import f16, f32, i64
 from irc.loops.builder import LOCAL_BYTES
+from irc.loops.halves import SHORT
 from irc.loops.ir import Alloc, Buffer
 from irc.loops.joined_axes import JoinedAxes
 from irc.loops.schedule import TILE_VAR, Axis, Scalars, Tile, TileReducer, loop, tile_of
 from irc.loops.simplify import depends, share, substitute
 from irc.loops.split import Element, Splitter
 from irc.loops.stages import emit_nest, merged_reductions
-from irc.traversal import replaced
+from irc.traversal import replaced, walk
 
 if TYPE_CHECKING:
     from irc.loops.lower import Scope
@@ -47,6 +48,7 @@ class RowEmitter:
         moving = [k for k, size in enumerate(self.frame.shape) if size != 1]
         self.vector = moving[-1] if moving and moving[-1] not in self.frame.reduced else None
         self.home: dict[Value, Buffer] = {}
+        self.floats: dict[Buffer, Buffer] = {}
         self.joined = self._joined()
 
     def _joined(self) -> JoinedAxes | None:
@@ -102,6 +104,48 @@ class RowEmitter:
         if whole.extent % width == 0:
             return Tile(whole, start, index(width), width)
         return Tile(whole, start, self.b.let((index(whole.extent) - start).min(width), "width"), width)
+
+    def _halves(self, e: Expr) -> Load | None:
+        """Return the load of the half that an expression makes a float of, if it is of this row in memory."""
+        load = e.a if isinstance(e, Cast) and e.type == f32 else None
+        if not isinstance(load, Load) or load.dtype != f16 or load.buffer.shape != self.frame.shape:
+            return None
+        outer = (k for k in range(len(self.frame.shape)) if k not in self.frame.reduced)
+        return load if all(load.index[k] == self.outer.get(k, Const(0, i64)) for k in outer) else None
+
+    def _of_floats(self, e: Expr) -> Expr:
+        """Read floats that stand in place of halves."""
+
+        def read(x: Expr) -> Expr | None:
+            load = self._halves(x)
+            row = self.floats.get(load.buffer) if load else None
+            return Load(row, tuple(load.index[k] for k in sorted(self.frame.reduced))) if load and row else None
+
+        return replaced(e, read) if self.floats else e
+
+    def _convert_halves(self, e: Expr) -> None:
+        """Make floats of the row of halves that a reduction reads, in a loop of its own.
+
+        An instruction converts eight or sixteen that stand side by side; in loops that compute with them, compilers
+        convert each by itself.
+        """
+        size = product(self.frame.shape[k] for k in self.frame.reduced)
+        if not size.is_const or not SHORT <= int(size) <= LOCAL_BYTES // f32.itemsize:
+            return
+        inside = (x for r in walk(e) if isinstance(r, Reduce) for x in walk(r.body))
+        for halves in dict.fromkeys(load.buffer for x in inside if (load := self._halves(x))):
+            if halves in self.floats:
+                continue
+            inner = {k: self._variable(self.frame.shape[k]) for k in sorted(self.frame.reduced)}
+            row = self.b.alloc(f32, [self.frame.shape[k] for k in inner], "floats").buffer
+            assert row is not None
+            at = tuple(inner.get(k) or self.outer.get(k) or Const(0, i64) for k in range(len(self.frame.shape)))
+            axes = [Axis(var, self.frame.shape[k]) for k, var in inner.items()]
+            nest = Splitter(self.b, self.ranges).split(
+                axes, [Element(tuple(inner.values()), Cast(Load(halves, at), f32))]
+            )
+            emit_nest(self.scope.lowering, self.b, self.ranges, nest, row, outermost=False, independent=False)
+            self.floats[halves] = row
 
     def _by_position(self, e: Expr) -> Expr:
         """Write loads that move along joined axes by their position."""
@@ -201,7 +245,7 @@ class RowEmitter:
         local = home.where == "local"
         inner = {k: self._variable(frame.shape[k]) for k in sorted(frame.reduced) if frame.shape[k] != 1}
         at = tuple(inner.get(k) or self.outer.get(k) or Const(0, i64) for k in range(len(frame.shape)))
-        e = self._by_position(self.scope.element(value, at))
+        e = self._of_floats(self._by_position(self.scope.element(value, at)))
         target = tuple(at[k] for k in sorted(frame.reduced)) if local else at
         axes = [Axis(var, frame.shape[k]) for k, var in inner.items()]
         if local:
@@ -231,7 +275,8 @@ class RowEmitter:
         at = tuple(Const(0, i64) if k in self.frame.reduced else self.outer.get(k) or Const(0, i64) for k in places)
         e = self._by_position(self.scope.element(value, at))
         if self.tile is None:
-            self._scalar(value, at, e)
+            self._convert_halves(e)
+            self._scalar(value, at, self._of_floats(e))
         else:
             self._tile_values(value, at, e)
 

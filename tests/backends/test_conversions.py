@@ -52,7 +52,7 @@ def test_elements_that_stand_apart_are_not() -> None:
 
     def found(at: Expr, row: Expr) -> bool:
         body: list[Stmt] = [Store(y, (row, i), Cast(Load(x, (Const(0, i64), at)), DTYPES["f32"]))]
-        return conversion_of(For(i, Const(4, i64), body, "simd"), wide=False) is not None
+        return conversion_of(For(i, Const(4, i64), body, "simd")) is not None
 
     assert found(i, Const(0, i64))
     assert not found(i * 2, Const(0, i64)) and not found(i, i)

@@ -66,3 +66,31 @@ def test_halves_are_converted_by_instructions(name: str, form: str) -> None:
     read, written = (2, 1) if name == "chain" else (1, 0)
     assert code.count(f"irc_f16_to_f32_{form}(") == read + 1  # and its definition
     assert code.count(f"irc_f16_from_f32_{form}(") == (written + 1 if written else 0)
+
+
+ROWS: dict[str, tuple[tuple[int, ...], Callable[[Builder, Value], Value]]] = {
+    "softmax": ((5, 700), lambda b, x: b.Softmax(x, axis=-1)),
+    "softmax of the sum": ((5, 37), lambda b, x: b.Softmax(b.Add(x, x), axis=-1)),
+    "residual sum": ((4, 100), lambda b, x: b.LayerNormalization(b.Sub(x, b.Abs(x)), b.const(np.full(100, 0.5), f16))),
+    "planes": ((2, 3, 9, 7), lambda b, x: b.Sub(x, b.Cast(b.ReduceMean(b.Cast(x, to=f32), [2, 3]), to=f16))),
+    "short": ((6, 9), lambda b, x: b.Softmax(x, axis=-1)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_of_halves(name: str) -> None:
+    """They become floats once, by instructions."""
+    load_all()
+    shape, make = ROWS[name]
+    graph = Graph("rows")
+    x = graph.add_input("x", TensorType.of(f16, shape))
+    graph.outputs = [make(Builder(graph), x)]
+    made = Model(graph)
+    halves = (np.random.default_rng(7).standard_normal(shape) * 3).astype(np.float16)
+    (found,) = irc.compile(made, backend="c", cache=False)({"x": halves})
+    (wanted,) = irc.compile(made, backend="numpy")({"x": halves})
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-4)
+    files = sources(made, CompileOptions(target="x86-64-v3", cache=False)).files
+    code = "".join(text for file, text in files.items() if file.endswith(".c"))
+    if name == "softmax":
+        assert code.count("irc_f16_to_f32(") == 2, "its definition, and in the portable form of a run"

@@ -343,7 +343,7 @@ class Frame:
 
     def simply(self, s: For, begin: str, end: str) -> None:
         """Print a loop as one loop."""
-        if found := conversion_of(s, self.unit.wide):
+        if found := conversion_of(s):
             self.conversion(s, found, begin, end or self.print.text(s.extent, 11))
             return
         if s.kind == "simd":
@@ -454,7 +454,7 @@ class Frame:
         out = self.unit.functions
         if fields:
             out.append(f"typedef struct {{ {members} }} {part}_args;\n")
-        own, whole = "char *own, " if self.owned else "", wide(body) if self.unit.wide else ""
+        own, whole = "char *own, " if self.owned else "", wide(body, self.unit.wide)
         head = [f"{whole}static void {part}(void *arg, {own}int64_t begin, int64_t end) {{"]
         if not fields:
             head.append("    (void)arg;")
@@ -480,8 +480,9 @@ class Frame:
         params += [f"int64_t {self.unit.symbols[s]}" for s in symbols]
         params += [f"{register(v.dtype)} {self.variable(v)}" for v in numbers]
         params += ["const irc_pool *pool"] * self.pool
-        head = wrapped(f"static void {self.name}(", params or ["void"], ")")
-        prototype = "\n".join(head).removeprefix("static ")
+        whole = wide(self.function.body, fast=False)
+        head = wrapped(f"{whole}static void {self.name}(", params or ["void"], ")")
+        prototype = "\n".join(head).removeprefix(whole).removeprefix("static ")
         head[-1] += " {"
         self.unit.functions.append("\n".join([*head, *self.hoists(), *self.lines, "}"]) + "\n")
         return Signature(self.name, buffers, symbols, self.pool, prototype)

@@ -145,13 +145,13 @@ static inline uint16_t irc_bf16_from_f32(float x) {
     return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
 }
 """
-_F16_ROUND = """/* The f16 value nearest to x; of a NaN x. */
+# Adding 1.5 · 2^(e + 13) and subtracting it again leaves the bits that an f16 of exponent e has.
+_F16_ROUND = """/* The f16 value nearest to x; of a NaN a NaN. */
 static inline float irc_round_f16(float x) {
-    const uint32_t b = irc_f32_bits(x), sign = b & 0x80000000u, m = b ^ sign;
-    const uint32_t large = (m + 0xfffu + (m >> 13 & 1u)) & ~0x1fffu;
-    const uint32_t small = irc_f32_bits(irc_bits_f32(m) + 0.5f - 0.5f); /* below 2^-14 steps are of 2^-24 */
-    const uint32_t finite = m < 0x38800000u ? small : large > 0x477fe000u ? 0x7f800000u : large;
-    return irc_bits_f32((m > 0x7f800000u ? m : finite) | sign);
+    const uint32_t b = irc_f32_bits(x), e = b & 0x7f800000u, least = e < 0x38800000u ? 0x38800000u : e;
+    const float shift = irc_bits_f32((least > 0x47000000u ? 0x47000000u : least) + 0x06c00000u);
+    const float y = fabsf(x + shift - shift), z = y > 65504.0f ? INFINITY : y;
+    return irc_bits_f32(irc_f32_bits(z) | (b & 0x80000000u));
 }
 """
 _E8M0_TO = """static inline float irc_f8e8m0_to_f32(uint8_t h) {
