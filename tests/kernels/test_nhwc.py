@@ -17,7 +17,7 @@ from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.pool.nhwc import NhwcPoolKernel
-from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
+from tests.kernels.test_kernels import PARALLEL_FOR, Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_nchw_pools import exact_pool
 from tests.support.kernels import depthwise_nhwc, global_pool_nhwc, pool_nhwc
 
@@ -231,7 +231,7 @@ def test_pools_propagate_nan(tmp_path: Path, isa: str, channels: int) -> None:
         near = np.abs(np.indices((6, 6)) - np.reshape(at, (2, 1, 1))).max(0) <= 1
         assert np.array_equal(y[..., -1], np.where(near, np.nan, -np.inf), equal_nan=True)
         assert np.isfinite(y[..., :-1]).all()
-        invoke(lib, whole, x, top, 1, channels, 36, 0, channels, 0)
+        invoke(lib, whole, x, top, np.zeros(16 * channels, np.float32), 1, channels, 36, 0, channels, 0)
         assert np.isnan(top[-1]) and np.isfinite(top[:-1]).all()
 
 
@@ -244,18 +244,43 @@ def test_global_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     ]
     lib = build(tmp_path, distinct(kernels))
     for kernel, n, c in itertools.product(kernels, (1, 3, 7, 49, 255, 256, 600), (1, 7, 16, 40, 64, 72, 130, 300)):
-        for pool in (None, Pool(1)):
-            x, (image, _, pixel) = spaced((2, 1, n, c), (3, 0, 2), dtype)
-            y = np.full((2, c + 2), 77, dtype.numpy)
-            exact = x.astype(np.float64).max((1, 2)) if kernel.mode == "max" else x.astype(np.float64).mean((1, 2))
-            slots: list[Array] = []
-            sizes: list[int] = []
-            if kernel.epilogue.slots:
-                slots, sizes = [noise(2, c, dtype=dtype), noise(2, dtype=dtype)], [c, 1]
-                exact = (exact + slots[0]) * slots[1][:, None]
-            invoke(lib, kernel, x, *slots, y, 2, c, n, image, pixel, c + 2, *sizes, pool=pool)
+        x, (image, _, pixel) = spaced((2, 1, n, c), (3, 0, 2), dtype)
+        exact = x.astype(np.float64).max((1, 2)) if kernel.mode == "max" else x.astype(np.float64).mean((1, 2))
+        slots: list[Array] = []
+        sizes: list[int] = []
+        if kernel.epilogue.slots:
+            slots, sizes = [noise(2, c, dtype=dtype), noise(2, dtype=dtype)], [c, 1]
+            exact = (exact + slots[0]) * slots[1][:, None]
+        found: list[Array] = []
+        for pool in (None, Pool(1), Pool(3)):
+            y, scratch = np.full((2, c + 2), 77, dtype.numpy), np.full(2 * 16 * c, np.nan, dtype.numpy)
+            invoke(lib, kernel, x, *slots, y, scratch, 2, c, n, image, pixel, c + 2, *sizes, pool=pool)
             close(y[:, :c], exact, 4, dtype)
             assert (y[:, c:] == 77).all()
+            found.append(y)
+        assert all(np.array_equal(y, found[0]) for y in found)
+
+
+@pytest.mark.parametrize(("n", "c"), [(49, 960), (192, 200), (2048, 20)])
+def test_halves_of_a_global_pool_read_halves_of_the_pixels(tmp_path: Path, n: int, c: int) -> None:
+    """What one of two threads computes reads no pixel of the other's half, whose lines may be in its cache."""
+
+    class Halves(Pool):
+        def __init__(self) -> None:
+            def run(_self: Any, pieces: int, fn: Any, arg: Any) -> None:
+                fn(arg, 0, pieces // 2)
+                x[: n // 2] = np.nan
+                fn(arg, pieces // 2, pieces)
+
+            ctypes.Structure.__init__(self, None, PARALLEL_FOR(run))
+
+    kernel = global_pool_nhwc(ISAS["avx2"], "average", plain())
+    lib = build(tmp_path, [kernel])
+    x, y = noise(n, c), np.zeros(c, np.float32)
+    exact = x.mean(0, dtype=np.float64)
+    invoke(lib, kernel, x, y, np.zeros(16 * c, np.float32), 1, c, n, 0, c, 0, pool=Halves())
+    assert np.isnan(x[0]).all()
+    close(y, exact, 4)
 
 
 def test_global_mean_keeps_its_digits(tmp_path: Path) -> None:
@@ -265,5 +290,5 @@ def test_global_mean_keeps_its_digits(tmp_path: Path) -> None:
     for c in (3, 16, 70):
         x = (1 + 0.1 * noise(200_000, c)).astype(np.float32)
         y = np.zeros(c, np.float32)
-        invoke(lib, kernel, x, y, 1, c, len(x), 0, c, 0)
+        invoke(lib, kernel, x, y, np.zeros(16 * c, np.float32), 1, c, len(x), 0, c, 0)
         np.testing.assert_allclose(y, x.mean(0, dtype=np.float64), rtol=2e-6)

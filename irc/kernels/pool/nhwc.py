@@ -5,7 +5,9 @@ the rows of each column of the input under it are folded once, and serve all pix
 Tiles that reach over the input skip the columns and rows outside; the others have no conditions.  Nothing outside the
 input is read.  Padding counts as -inf for the maximum and is left out of the sum.
 
-Threads split images, output rows and vectors of channels.
+Threads split images, output rows and vectors of channels; of whole images, runs of pixels, as those do who compute the
+pixels, and who multiply them by what becomes of their means.  On Zen 4 a line that another thread has read takes ten
+times as long to write again.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ P = TypeVar("P", bound=Problem)
 
 STRIP = 512 << 10  # bytes of the input rows of a strip
 WORTHWHILE = 50_000  # elements below which one thread does all
+RUNS = 16  # of pixels of a whole image that are folded apart, at most
+DIVIDED = 1 << 14  # elements of a whole image from which on there are several
 RUN_PIXELS = 256  # pixels in one run of partial sums of a whole image
 RESERVED = 4  # registers that hold no sums of pixels
 UNROLLED = 3  # rows of a window up to which they are unrolled
@@ -149,17 +153,19 @@ void $S($parameters) {
 """
 
 _WHOLE = """
-/* Folds the pixels of W vectors of channels, and stores them: short runs of partial sums, so that long sums keep their
-   digits. */
-IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, const $T *x, int64_t channel) {
+/* Folds n pixels of W vectors of channels from `channel` on: short runs of partial sums, so that long sums keep their
+   digits. They go through the epilogue of `o` if there is one. */
+IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, const $T *x, int64_t n, $T *to,
+                          int64_t channel) {
     const int64_t step = g->x_pixel;
+    x += channel;
     $V all[$G];
     EACH(w < W) all[w] = ${V}_all($empty);
-    for (int64_t left = g->n; left > 0; left -= $block) {
-        int64_t n = left < $block ? left : $block;
+    for (int64_t left = n; left > 0; left -= $block) {
+        int64_t some = left < $block ? left : $block;
         $V acc[$U][$G], next;
         EACH(u < $U, w < W) acc[u][w] = ${V}_all($empty);
-        for (; n >= $U; n -= $U) {
+        for (; some >= $U; some -= $U) {
             IRC_FULL_UNROLL
             for (int u = 0; u < $U; u++, x += step) {
                 IRC_FULL_UNROLL
@@ -169,7 +175,7 @@ IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, co
                 }
             }
         }
-        for (; n > 0; n--, x += step) {
+        for (; some > 0; some--, x += step) {
             IRC_FULL_UNROLL
             for (int w = 0; w < W; w++) {
                 next = ${V}_load(x + w * $L);
@@ -187,16 +193,17 @@ IRC_INLINE void ${S}_span(const int W, const ${S}_args *g, const ${S}_out *o, co
             all[w] = $total;
         }
     }
-    IRC_FULL_UNROLL
-    for (int w = 0; w < W; w++)
-        ${V}_store(o->c + channel + w * $L, ${S}_epilogue(o, all[w]$divide, 0, channel + w * $L, $L));
+    if (o) {
+        EACH(w < W) all[w] = ${S}_epilogue(o, all[w]$divide, 0, channel + w * $L, $L);
+    }
+    EACH(w < W) ${V}_store(to + channel + w * $L, all[w]);
 }
 
-/* The channels of an image where there are fewer than a vector holds. */
-static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *x) {
+/* The same of all channels, where there are fewer than a vector holds. */
+static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *x, int64_t n, $T *to) {
     $V acc = ${V}_all($empty);
-    for (int64_t begin = 0; begin < g->n; begin += $block) {
-        const int64_t end = g->n - begin < $block ? g->n : begin + $block;
+    for (int64_t begin = 0; begin < n; begin += $block) {
+        const int64_t end = n - begin < $block ? n : begin + $block;
         $V next = ${V}_all($empty);
         for (int64_t i = begin; i < end; i++) {
             const $V sum = next;
@@ -205,36 +212,64 @@ static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *x) {
         }
         acc = $fold;
     }
-    ${V}_store_part(o->c, ${S}_epilogue(o, acc$divide, 0, 0, g->channels), g->channels);
+    if (o) acc = ${S}_epilogue(o, acc$divide, 0, 0, g->channels);
+    ${V}_store_part(to, acc, g->channels);
 }
 
-/* Pieces begin to end: images, then spans of $G vectors of channels; the last takes the channels behind it too, and its
-   last vector, where it would not be full, overlaps the one before. */
+/* Runs of pixels of an image: by its size alone, so that results do not depend on threads. */
+static int64_t ${S}_runs(const ${S}_args *g) {
+    if ((double)g->channels * (double)g->n < $worthwhile) return 1;
+    return g->n >= 1024 ? $most : g->n >= 256 ? 8 : g->n >= 128 ? 4 : g->n >= 8 ? 2 : 1;
+}
+
+/* Folds what the runs of an image have left in scratch.  A last vector, if not full, overlaps the one before. */
+static void ${S}_finish(const ${S}_args *g, int64_t image, int64_t runs) {
+    const $T *const sums = g->scratch + image * runs * g->channels;
+    ${S}_out o = {.c = g->y + image * g->y_batch, .n = g->channels};$slot_starts
+    for (int64_t channel = 0; channel < g->channels; channel += $L) {
+        const int64_t n = g->channels < $L ? g->channels : $L;
+        if (channel + n > g->channels) channel = g->channels - n;
+        $V acc = ${V}_all($empty);
+        for (int64_t run = 0; run < runs; run++) {
+            const $T *const from = sums + run * g->channels + channel;
+            const $V next = n == $L ? ${V}_load(from) : ${V}_load_part(from, n);
+            acc = $fold;
+        }
+        acc = ${S}_epilogue(&o, acc$divide, 0, channel, n);
+        if (n == $L) ${V}_store(o.c + channel, acc);
+        else ${V}_store_part(o.c + channel, acc, n);
+    }
+}
+
+/* Pieces begin to end: images, then runs of pixels. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t spans = g->channels < 2 * $G * $L ? 1 : g->channels / ($G * $L);
+    const int64_t runs = ${S}_runs(g), channels = g->channels;
     for (; begin < end; begin++) {
-        const int64_t image = begin / spans;
-        int64_t channel = begin % spans * ($G * $L);
-        const int64_t behind = begin % spans == spans - 1 ? g->channels : channel + $G * $L;
-        ${S}_out o = {.c = g->y + image * g->y_batch, .n = g->channels};$slot_starts
-        const $T *x = g->x + image * g->x_batch;
-        if (behind < $L) {
-            ${S}_few(g, &o, x);
+        const int64_t image = begin / runs, run = begin % runs;
+        const int64_t first = run * g->n / runs, n = (run + 1) * g->n / runs - first;
+        const $T *const x = g->x + image * g->x_batch + first * g->x_pixel;
+        ${S}_out o = {.c = g->y + image * g->y_batch, .n = channels};$slot_starts
+        const ${S}_out *const last = runs == 1 ? &o : 0;
+        $T *const to = last ? o.c : g->scratch + begin * channels;
+        int64_t channel = 0;
+        if (channels < $L) {
+            ${S}_few(g, last, x, n, to);
             continue;
         }
-        for (; channel + $G * $L <= behind; channel += $G * $L) ${S}_span($G, g, &o, x + channel, channel);
-        for (; channel + $L <= behind; channel += $L) ${S}_span(1, g, &o, x + channel, channel);
-        if (channel < behind) ${S}_span(1, g, &o, x + behind - $L, behind - $L);
+        for (; channel + $G * $L <= channels; channel += $G * $L) ${S}_span($G, g, last, x, n, to, channel);
+        for (; channel + $L <= channels; channel += $L) ${S}_span(1, g, last, x, n, to, channel);
+        if (channel < channels) ${S}_span(1, g, last, x, n, to, channels - $L);
     }
 }
 
 void $S($parameters) {
     if (g->batch <= 0 || g->channels <= 0) return;
-    const int64_t pieces = g->batch * (g->channels < 2 * $G * $L ? 1 : g->channels / ($G * $L));
+    const int64_t runs = ${S}_runs(g), pieces = g->batch * runs;
     const double work = (double)g->batch * (double)g->channels * (double)g->n;
     if (!pool || pieces < 2 || work < $worthwhile) ${S}_part((void *)g, 0, pieces);
     else pool->parallel_for(pool->self, pieces, ${S}_part, (void *)g);
+    for (int64_t image = 0; runs > 1 && image < g->batch; image++) ${S}_finish(g, image, runs);
 }
 """
 
@@ -452,6 +487,13 @@ class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
         slots = {f"s{i}_batch": stride for i, stride in enumerate(problem.slots)}
         return problem.arguments() | {"x_pixel": problem.x[2]} | slots
 
+    def scratch(self, problem: GlobalPoolProblem) -> Dim:
+        return Dim.of(problem.batch) * problem.channels * (RUNS * self.tile.dtype.itemsize)
+
+    @property
+    def pointers(self) -> tuple[tuple[str, str], ...]:
+        return (*super().pointers, ("scratch", f"{names(self.tile)['T']} *"))
+
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         to = (sizes["batch"], sizes["channels"])
         x = strided(reads[0], (to[0], sizes["n"], to[1]), (sizes["x_batch"], sizes["x_pixel"], 1))
@@ -481,6 +523,8 @@ class NhwcGlobalPoolKernel(_Pool[GlobalPoolProblem]):
             "G": t.vectors,
             "U": t.rows,
             "block": RUN_PIXELS,
+            "most": RUNS,
+            "worthwhile": DIVIDED,
             "one": _folding(v, self.mode, "acc[u][w]"),
             "first": _folding(v, self.mode, "acc[0][w]"),
             "total": _folding(v, self.mode, "all[w]"),
