@@ -85,6 +85,12 @@ class Elements:
             self._known.update(zip(value.producer.outputs, trace_node(value.producer), strict=True))
         return self._known[value]
 
+    def forget(self, node: Node) -> None:
+        """Forget the elements of a node's results: one of its operands has become another value."""
+        for value in node.outputs:
+            self._known.pop(value, None)
+            self._loads.pop(value, None)
+
     def loads(self, value: Value) -> list[Load]:
         """Collect the distinct loads in a value's element."""
         found = self._loads.get(value)

@@ -225,6 +225,8 @@ class Selector:
         layers = layers_between(self.elements, operands, old)
         self.graph.add_node(op, operands, [made], name, node.loc, layers)
         replace_value(self.graph, old, made)
+        for reader in made.uses:
+            self.elements.forget(reader)
 
     def _part(self, selection: Selection) -> Place | None:
         """Find the part of a concatenation that the result goes to.

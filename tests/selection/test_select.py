@@ -78,6 +78,14 @@ def masked(b: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
     return b.MatMul(b.Where(b.IsNaN(p), b.like(0.0, p), p), v)
 
 
+def sum_of_branches(b: Any, x: Any) -> Any:
+    """A branch of one product and one of two, each with a residual sum, as blocks of vocoders are."""
+    w = random(64, 64) / 8
+    one = b.Add(x, b.MatMul(x, random(64, 64, seed=6) / 8))
+    y = b.Add(x, b.MatMul(x, w))
+    return b.Add(one, b.Add(y, b.MatMul(y, random(64, 64, seed=5) / 8)))
+
+
 def shown(b: Any, x: Any) -> Any:
     p = b.Softmax(b.MatMul(x, x, transpose_b=True), axis=-1)
     return b.MatMul(p, x), p
@@ -90,6 +98,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
     "hard swish, one row": (lambda b, x: b.HardSwish(dense(b, x)), [random(1, 64)], 1, 1),
     "residual": (lambda b, x, y: b.Add(y, dense(b, x)), [random(2, 5, 64), random(2, 5, 48)], 1, 1),
     "residual for all of the batch": (lambda b, x, y: b.Add(dense(b, x), y), [random(2, 5, 64), random(5, 48)], 1, 1),
+    "sums of a branch that another one's epilogue reads first": (sum_of_branches, [random(5, 64)], 3, 3),
     "a result that others need ends the epilogue": (ended, [random(5, 64)], 1, 3),
     "a row of the epilogue": (lambda b, x, y: b.Mul(dense(b, x), y), [random(3, 5, 64), random(3, 5, 1)], 1, 1),
     "softmax is no epilogue": (lambda b, x: b.Softmax(dense(b, x)), [random(5, 64)], 1, 2),
