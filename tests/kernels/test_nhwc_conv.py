@@ -145,6 +145,13 @@ def test_every_case(tmp_path: Path, isa: str) -> None:
     check(tmp_path, ISAS[isa], f32, fused() if isa != "avx2" else plain(), CASES)
 
 
+def test_vectors_in_halves(tmp_path: Path) -> None:
+    """Half a vector of channels left, in one file with tiles of whole vectors, whose C has other names."""
+    isa, cases = replace(ISAS["avx512"], fma=1), [replace(c, oc=24) for c in CASES[:6]] + CASES[:6]
+    assert {select(isa, f32, c, fused()).tile.lanes for c in cases} == {8, 16}
+    check(tmp_path, isa, f32, fused(), cases)
+
+
 def test_double(tmp_path: Path) -> None:
     check(tmp_path, ISAS["avx2"], f64, fused(f64), CASES[:9])
 

@@ -50,7 +50,7 @@ def kernels_of(isa: Isa, dtype: DType, case: Any, epilogue: Epilogue) -> list[Wi
     plane = h + top + bottom - 2, w + left + right - 2
     problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, plane, (3, 3), groups=sum(groups) or 1)
     kernels = list(WinogradKernel.candidates(problem, isa))
-    assert [k.filtering for k in kernels] == [F2, F4] and {k.tile.dtype for k in kernels} == {dtype}
+    assert {k.filtering for k in kernels} == {F2, F4} and {k.tile.dtype for k in kernels} == {dtype}
     return kernels
 
 
@@ -109,6 +109,16 @@ def test_every_case(tmp_path: Path, isa: str) -> None:
     check(tmp_path, ISAS[isa], f32, fused() if isa != "avx2" else plain())
 
 
+def test_vectors_in_halves(tmp_path: Path) -> None:
+    """Half a vector of channels left: tiles of half the lanes, too."""
+    isa, case = replace(ISAS["avx512"], fma=1), (40, 24, (15, 14), (0, 1, 1, 0), 1)
+    kernels = kernels_of(isa, f32, case, fused())
+    assert {(k.tile.lanes, k.tile.vectors) for k in kernels} == {(16, 1), (16, 2), (8, 1), (8, 2), (8, 3)}
+    lib = build(tmp_path, kernels)
+    for kernel in kernels:
+        run(lib, kernel, case)
+
+
 def test_double(tmp_path: Path) -> None:
     check(tmp_path, ISAS["avx2"], f64, fused(f64))
 
@@ -137,11 +147,13 @@ def test_planes_of_any_size() -> None:
 def test_accuracy(tmp_path: Path, filtering: Filtering, bound: float) -> None:
     """Not much worse than a plain sum in f32: the error of 512 · 9 products, of the size of the largest result."""
     case = (512, 64, (14, 14), (1, 1, 1, 1), 1)
-    (kernel,) = (k for k in kernels_of(ISAS["avx512"], f32, case, plain()) if k.filtering == filtering)
-    lib = build(tmp_path, [kernel])
+    kernels = [k for k in kernels_of(ISAS["avx512"], f32, case, plain()) if k.filtering == filtering]
+    assert [k.tile.vectors for k in kernels] == [2, 3, 1]
+    lib = build(tmp_path, kernels)
     x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
     exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
-    y = np.zeros((1, 14, 14, 64), np.float32)
     sizes = (1, 1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
-    invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, *sizes)
-    assert np.abs(y.transpose(0, 3, 1, 2) - exact).max() <= bound * np.abs(exact).max()
+    for kernel in kernels:
+        y = np.zeros((1, 14, 14, 64), np.float32)
+        invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, *sizes)
+        assert np.abs(y.transpose(0, 3, 1, 2) - exact).max() <= bound * np.abs(exact).max()

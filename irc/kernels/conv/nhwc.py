@@ -11,6 +11,7 @@ Threads split images, groups, strips and panels of channels, never the sum: resu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +26,7 @@ from irc.kernels.conv import nhwc_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import DIRECT, costs_of
+from irc.kernels.core.costs import DIRECT, costs_of, lengths_for
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -84,15 +85,15 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         p = problem
         if p.layout != "nhwc" or p.dtype not in (f32, f64):
             return
-        ow, lanes = p.result[1], isa.lanes(p.dtype)
-        for vectors in DIRECT:
-            reach = (isa.registers - 1 - vectors) // vectors
+        ow = p.result[1]
+        for length, vectors in itertools.product(lengths_for(isa, p.dtype, p.oc), DIRECT):
+            reach, lanes = (isa.registers - 1 - vectors) // vectors, length.lanes(p.dtype)
             if reach < 1 or -(-p.oc // lanes) < vectors:
                 continue
             heights = heights_for(ow, reach)
             whole = ow.is_const and int(ow) <= reach  # a row of the output is one segment of a tile
             segments = max(1, min(reach // heights[-1], likely(p.result[0]), SEGMENTS)) if whole else 1
-            tile, widths = Tile(isa, p.dtype, segments * heights[-1], vectors), _widths(p.oc, lanes, vectors)
+            tile, widths = Tile(length, p.dtype, segments * heights[-1], vectors), _widths(p.oc, lanes, vectors)
             one = cls(tile, segments, *p.geometry, block_of(p.ic), p.epilogue, heights, tuple(sorted(widths)))
             variants = (one, replace(one, apart=True)) if p.window[1] > 1 else (one,)
             yield from (k for k in variants if k._copied(segments, heights[-1]) <= k._room)
@@ -140,7 +141,8 @@ class NhwcConvKernel(Kernel[ConvProblem]):
 
     @property
     def label(self) -> str:
-        return f"direct, {self.tile.vectors} vectors{', taps apart' if self.apart else ''}"
+        apart = ", taps apart" if self.apart else ""
+        return f"direct, {self.tile.vectors} vectors of {self.tile.lanes}{apart}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
@@ -285,12 +287,12 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         The window, its strides and dilations, and the extents of the tile are arguments: networks have many of them.
         """
         greedy = "_" + "_".join(map(str, self.heights)) if len(self.heights) > 2 else ""
-        return f"irc_strips_{self.tile.dtype.name}_{self.tile.isa.name}_b{self.block}{greedy}"
+        return f"irc_strips_{self.tile.registers}_b{self.block}{greedy}"
 
     @property
     def _shape(self) -> str:
         t = self.tile
-        return f"{t.dtype.name}_{t.isa.name}_{self.segments}x{self._reach}x{t.vectors}"
+        return f"{t.registers}_{self.segments}x{self._reach}x{t.vectors}"
 
     @property
     def _window_name(self) -> str:

@@ -11,6 +11,7 @@ Threads split images, groups, tiles and panels, never the sum: results do not de
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Self
@@ -18,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike, product
-from irc.ir.types import f32, f64
+from irc.ir.types import DType, f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
 from irc.kernels.conv.winograd_transforms import F2, F4, Filtering
@@ -201,17 +202,17 @@ class WinogradKernel(Kernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         p = problem
         if p.layout == "nhwc" and p.is_regular_3x3 and p.dtype in (f32, f64):
-            vectors = min(isa.vectors, -(-p.oc // isa.lanes(p.dtype)))
-            for filtering in (F2, F4):
-                rows = heights_of(p.squares(filtering.outputs), isa.rows)[-1]
-                yield cls(Tile(isa, p.dtype, rows, vectors), p.epilogue, filtering)
+            for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), (F2, F4)):
+                for vectors, most in _tiles(length, p.oc, p.dtype).items():
+                    rows = heights_of(p.squares(filtering.outputs), most)[-1]
+                    yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering)
 
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
         p, t, f = problem, self.tile, self.filtering
         tiles, panels, blocks = likely_extent(p.squares(f.outputs)), -(-p.oc // t.panel), -(-p.ic // t.lanes)
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
-        products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / costs.costs_of(t.isa).winograd
+        products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / self._reached
         vectors, partial = divmod(p.oc, t.lanes)
         part = costs.PARTIAL_MASKED if t.isa.vector == 64 else costs.PARTIAL
         back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
@@ -221,8 +222,16 @@ class WinogradKernel(Kernel[ConvProblem]):
         return p.images * p.groups * (products + transforms) + weights
 
     @property
+    def _reached(self) -> float:
+        """The part of the peak that is reached: by the set's own tile, and by others as they compare in products."""
+        t = self.tile
+        found = costs.costs_of(t.isa)
+        parts = {vectors: part for (_, vectors), part in found.tiles.items()}
+        return found.winograd * parts.get(t.vectors, parts[t.isa.vectors]) / parts[t.isa.vectors]
+
+    @property
     def label(self) -> str:
-        return f"winograd_{self.filtering.name}"
+        return f"winograd {self.filtering.name}, {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
         most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs), problem.resident))
@@ -231,7 +240,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     def packed(self, problem: ConvProblem) -> Packed:
         groups, t = problem.groups, self.tile
         elements = self.packed_elements(problem.oc, problem.ic, groups)
-        key = (self.label, t.panel, t.lanes, groups)
+        key = ("winograd", self.filtering.name, t.panel, t.lanes, groups)
         return Packed(key, t.dtype, elements, lambda w: self.pack_weights(w, groups))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
@@ -253,7 +262,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     @property
     def _body(self) -> str:
         t = self.tile
-        return f"irc_winograd_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}"
+        return f"irc_winograd_{t.registers}_{t.rows}x{t.vectors}"
 
     @property
     def pointers(self) -> tuple[tuple[str, str], ...]:
@@ -329,3 +338,12 @@ class WinogradKernel(Kernel[ConvProblem]):
             *(fill(text, **given) for text in (_CALL, _BODY)),
             fill(ENTRY, **given, images="g->batch * g->groups", pieces="call.chunks"),
         ]
+
+
+def _tiles(isa: Isa, oc: int, dtype: DType) -> dict[int, int]:
+    """List the widths of register tiles for so many channels, in vectors, and the rows that there are registers for."""
+    wide, found = -(-oc // isa.lanes(dtype)), dict[int, int]()
+    for rows, vectors in costs.costs_of(isa).tiles:
+        width = min(vectors, wide)
+        found[width] = max(rows, found.get(width, 0))
+    return found

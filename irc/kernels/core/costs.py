@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from irc.ir.types import DType
 from irc.kernels.core.isa import Isa
 from irc.kernels.split_bf16.bf16_terms import Unit
 
@@ -158,7 +159,17 @@ def in_halves(isa: Isa) -> bool:
 
 def costs_of(isa: Isa) -> Costs:
     """Return the costs of a core: those of its instruction set, and of how many vectors it does a cycle."""
-    return COSTS[f"{isa.name} in halves" if in_halves(isa) else isa.name]
+    half = isa.name == "avx512" and isa.vector == 32  # tiles of halves reach as much as whole vectors there
+    return COSTS[f"{isa.name} in halves" if in_halves(isa) or half else isa.name]
+
+
+def lengths_for(isa: Isa, dtype: DType, n: int) -> tuple[Isa, ...]:
+    """List the sets, with whole vectors and perhaps with halves, that tiles over n columns are best made of.
+
+    Where a core does a vector in two halves anyway, halves leave out the empty one behind the last column.
+    """
+    left = n % isa.lanes(dtype)
+    return (isa, isa.halved()) if in_halves(isa) and 0 < left <= isa.lanes(dtype) // 2 else (isa,)
 
 
 def unit_of(isa: Isa, terms: int) -> Unit | None:

@@ -197,8 +197,13 @@ class Tile:
     @property
     def name(self) -> str:
         """The C name of its bodies."""
+        return f"irc_tile_{self.registers}_{self.rows}x{self.vectors}"
+
+    @property
+    def registers(self) -> str:
+        """The part of C names for its registers: the type, the set, and the lanes where half of them are used."""
         lanes = f"_{self.lanes}_lanes" * (self.isa.vector < ISAS[self.isa.name].vector)
-        return f"irc_tile_{self.dtype.name}_{self.isa.name}{lanes}_{self.rows}x{self.vectors}"
+        return f"{self.dtype.name}_{self.isa.name}{lanes}"
 
 
 def heights_of(m: DimLike, rows: int) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from irc.expr import Expr
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
 from irc.kernels.core.base import RESIDUALS, Kernel
-from irc.kernels.core.costs import costs_of, in_halves
+from irc.kernels.core.costs import costs_of, lengths_for
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -228,8 +228,7 @@ class SmallBGemmKernel(GemmKernel):
             return
         if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
             return
-        lengths = (isa, isa.halved()) if in_halves(isa) and int(n) <= isa.lanes(dtype) // 2 else (isa,)
-        for each in lengths:
+        for each in lengths_for(isa, dtype, int(n)):
             for tile in costs_of(each).tiles:
                 if likely(m) >= tile[0]:
                     yield cls.of_depth(each, dtype, m, n, int(k), problem.epilogue, tile)
