@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,16 +19,18 @@ TARGETS = [
 ]
 
 
+GRAPH = h.make_graph(
+    [h.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])],
+    "quantized",
+    [h.make_tensor_value_info("x", T.FLOAT, ["n"])],
+    [h.make_tensor_value_info(n, t, s) for n, t, s in (("y", T.UINT8, ["n"]), ("s", 1, []), ("z", T.UINT8, []))],
+)
+MODEL = h.make_model(GRAPH, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
+
+
 def quantized(x: Any, target: str) -> Any:
-    graph = h.make_graph(
-        [h.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])],
-        "quantized",
-        [h.make_tensor_value_info("x", T.FLOAT, ["n"])],
-        [h.make_tensor_value_info(n, t, s) for n, t, s in (("y", T.UINT8, ["n"]), ("s", 1, []), ("z", T.UINT8, []))],
-    )
-    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8).SerializeToString()
     with np.errstate(all="ignore"):
-        return irc.compile(model, backend="c", target=target)(x), irc.compile(model, backend="numpy")(x)
+        return irc.compile(MODEL, backend="c", target=target)(x), irc.compile(MODEL, backend="numpy")(x)
 
 
 def inputs() -> dict[str, Any]:
@@ -59,13 +63,38 @@ def test_bytes_are_those_of_quotients(target: str) -> None:
             assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f"), name
 
 
-def test_quotients_by_reciprocals_are_as_rounded() -> None:
-    """What the two corrections make of products, in floats of 64 bits that hold them exactly."""
-    y = (RANDOM.random(200_000) + 0.5).astype(np.float32)
-    x = (y * RANDOM.random(y.size) * 255).astype(np.float32)
-    r = (1 / y).astype(np.float32)
-    q = x * r
-    for _ in range(2):
-        left = (x.astype(np.float64) - q.astype(np.float64) * y).astype(np.float32)
-        q = (q.astype(np.float64) + left.astype(np.float64) * r).astype(np.float32)
-    assert np.array_equal(q, x / y)
+def hardest() -> Iterator[tuple[Any, Any]]:
+    """List x and y whose quotient is about the middle between k + 1/2 and the float above or below it.
+
+    With whole Y and X of 24 bits, and M, the middle, of 25, Y M - X 2^t is a small d: one Y of 2^t solves that.
+    """
+    for twice in range(1, 511, 2):
+        exponent = twice.bit_length() - 2
+        for side in (1, -1):
+            unit = exponent - 24 - (twice == 1 and side < 0)
+            middle = (twice << -1 - unit) + side
+            for t in (24, 25):
+                inverse = pow(middle, -1, 1 << t)
+                for d in (*range(-8, 0), *range(1, 9)):
+                    y = d * inverse % (1 << t)
+                    x = (y * middle - d) >> t
+                    if 1 << 23 <= y < 1 << 24 and 1 << 23 <= x < 1 << 24:
+                        yield np.ldexp(np.float32(x), t + unit), np.float32(y)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_correction_rounds_the_hardest_quotients(target: str) -> None:
+    compiled, tested = irc.compile(MODEL, backend="c", target=target), 0
+    for x, y in hardest():
+        largest = np.float32(255) * y
+        if largest / np.float32(255) == y:  # else the scale is another one
+            given = np.full(64, x)
+            given[:2] = 0, largest
+            for sign, zero in ((1, 0), (-1, 255)):
+                found, scale, point = compiled(given * np.float32(sign))
+                assert (scale, point) == (y, zero)
+                np.testing.assert_array_equal(found, np.rint(given / y) * sign + zero)
+            tested += 1
+    assert tested > 1000
+    text = "".join(f.read_text("utf-8") for f in Path(compiled.artifact.folder).glob("*.c"))
+    assert "(int32_t)irc_min_known_f32" in text  # a number within bounds: one instruction

@@ -494,6 +494,8 @@ def _is_within(e: Expr, low: float, high: float) -> bool:
     match e:
         case Select(Bin("lt", Const(least), x), Bin("min", y, Const(largest)), Const(other)):
             return x == y and all(low <= float(n) <= high for n in (least, largest, other))
+        case Bin("min", Select(Bin("lt", Const(least), x), y, Const(other)), Const(largest)):
+            return x == y and all(low <= float(n) <= high for n in (least, largest, other))
         case _:
             return False
 
