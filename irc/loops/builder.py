@@ -87,10 +87,13 @@ class LoopBuilder:
 
     @contextmanager
     def nest(self, extents: Sequence[DimLike], kind: Kind = "serial", name: str = "i") -> Iterator[tuple[Var, ...]]:
-        """Open nested loops, outermost first, and yield their indices; `kind` is that of the outermost one."""
+        """Open nested loops of a kind, outermost first, and yield their indices.
+
+        Parallel ones are all independent of one another: the outermost may be a batch of one, or one direction.
+        """
         depth, found = len(self._open), list[Var]()
-        for k, extent in enumerate(extents):
-            loop = For(self.name(name), index(Dim.of(extent)), [], kind if k == 0 else "serial", self.origin)
+        for extent in extents:
+            loop = For(self.name(name), index(Dim.of(extent)), [], kind, self.origin)
             self.add(loop)
             self._open.append(loop.body)
             found.append(loop.var)

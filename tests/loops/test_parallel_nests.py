@@ -55,6 +55,16 @@ def test_enough_iterations_are_not_divided_further() -> None:
     assert len(nest_of(loop_of(build)).loops) == 1
 
 
+def test_all_loops_of_a_nest_are_divided() -> None:
+    """The outermost may be one direction of a recurrent layer, or a batch of one."""
+
+    def build(b: LoopBuilder) -> None:
+        with b.nest((1, 4), "parallel") as (i, j), b.for_(3) as k:
+            b.store(OUT, (i, j, k, 0), 1.0)
+
+    assert [str(s.extent) for s in nest_of(loop_of(build)).loops] == [str(index(1)), str(index(4))]
+
+
 def test_short_vectorised_and_serial_loops_stay_whole() -> None:
     def short(b: LoopBuilder) -> None:
         with b.for_(N, "parallel") as i, b.for_(24, "simd") as t:
@@ -146,3 +156,35 @@ def test_a_loop_that_never_runs_divides_nothing() -> None:
             b.store(OUT, (i, j, 0, t), 1.0)
 
     assert len(nest_of(loop_of(build)).loops) == 1
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize(("direction", "batch"), [("forward", 5), ("bidirectional", 3), ("reverse", 1)])
+def test_recurrent_loops_of_any_direction_and_batch(tmp_path: Path, direction: str, batch: int) -> None:
+    """One thread computes the bits that four compute, which are those of the definition."""
+    random, hidden, directions = np.random.default_rng(5), 64, 1 + (direction == "bidirectional")
+    weights = {
+        "w": (random.standard_normal((directions, hidden, 32)) / 8).astype(np.float32),
+        "r": (random.standard_normal((directions, hidden, hidden)) / 8).astype(np.float32),
+    }
+    node = onnx.helper.make_node("RNN", ["x", "w", "r"], ["y"], direction=direction, hidden_size=hidden)
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [20, batch, 32])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [20, directions, batch, hidden])],
+        [onnx.numpy_helper.from_array(a, n) for n, a in weights.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 14)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    x = random.standard_normal((20, batch, 32)).astype(np.float32)
+    (one,), (four,) = (irc.compile(tmp_path / "m.onnx", threads=t)(x) for t in (1, 4))
+    assert np.array_equal(one, four)
+    wanted = np.zeros((20, directions, batch, hidden))
+    for d in range(directions):
+        h = np.zeros((batch, hidden))
+        back = direction == "reverse" or d == 1
+        for t in reversed(range(20)) if back else range(20):
+            h = np.tanh(x[t] @ weights["w"][d].T.astype(np.float64) + h @ weights["r"][d].T.astype(np.float64))
+            wanted[t, d] = h
+    np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
