@@ -36,7 +36,7 @@ from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
 from irc.selection.layouts import channels_last_pays
-from irc.selection.residency import constant_bytes
+from irc.selection.residency import constant_bytes, is_resident
 from irc.selection.selector import worthwhile
 
 FOLLOWS = (
@@ -76,7 +76,7 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers = integers
     if not integers and len(taken) < FEWEST:
-        resident = constant_bytes(graph) <= isa.l2
+        resident = is_resident(constant_bytes(graph), isa)
         if not any(_alone_pays(node, isa, precision, resident) for node in taken):
             return 0
     for node in nodes:

@@ -39,9 +39,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     if problem is None or problem.rows[2] != 1:
         return None
     kernel = select(problem, selector.isa)
-    sizes = problem.rows[0], problem.cols[0]
-    woven = sizes[0] == problem.cols[1] == 4  # four rows, which vectors weave into one
-    if kernel is None or (any(likely_extent(n) < NARROWEST for n in sizes) and not woven):
+    woven = problem.rows[0] == problem.cols[1] == 4  # four rows, which vectors weave into one
+    if kernel is None or (_is_narrow(problem) and not woven):
         return None
     space = Space(x.shape)
     sources = [Access(x, ZERO, rows)] if looked_up else find(selector.elements, space, x, space.at)
@@ -65,9 +64,14 @@ def select_elements(selector: Selector, node: Node) -> Selection | None:
     kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
         return None
-    if y.dtype.itemsize > 1 and any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0])):
+    if y.dtype.itemsize > 1 and _is_narrow(problem):
         return None
     return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+
+
+def _is_narrow(problem: TransposeProblem) -> bool:
+    """Tell whether too few rows or columns change places for squares of registers."""
+    return any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0]))
 
 
 def _looked_up(value: Value) -> bool:
