@@ -10,7 +10,7 @@ from irc.diagnostics.core import Loc
 from irc.kernels.core import choices
 from irc.runtime.artifact import Draft
 
-STEPS = (choices.Thrifty.THREADS, choices.Thrifty.COPIES, choices.Thrifty.KERNELS)
+STEPS = (choices.LowMemory.THREADS, choices.LowMemory.COPIES, choices.LowMemory.KERNELS)
 
 
 def within(most: int, generate: Callable[[], Draft]) -> Draft:
@@ -23,7 +23,7 @@ def within(most: int, generate: Callable[[], Draft]) -> Draft:
         if step is None:
             draft = generate()
         else:
-            with choices.using(choices.Thrifty(step)):
+            with choices.using(choices.LowMemory(step)):
                 draft = generate()
         need = draft.manifest["memory"]["context_bytes"]
         if need is None:

@@ -40,7 +40,7 @@ class Measured(Choices):
         return kernel if kernel is not None else super().pick(key, candidates)
 
 
-class Thrifty(Choices):
+class LowMemory(Choices):
     """The estimate's choices with less memory: in one thread; of kernels without memory of their own; of none."""
 
     THREADS, COPIES, KERNELS = range(1, 4)
