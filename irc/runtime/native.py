@@ -208,9 +208,8 @@ class NativeEngine:
         planned = self._planned
         if planned is None or planned not in self._shapes or self._string_inputs or self._string_outputs:
             return None
-        made = [
-            Result(*form, p.max_sizes is not None) for form, p in zip(self._shapes[planned], self.outputs, strict=True)
-        ]
+        forms = zip(self._shapes[planned], self._ranks, self.outputs, strict=True)
+        made = [Result(*form, rank, p.max_sizes is not None) for form, rank, p in forms]
         kinds = [a.dtype.kind for a in arrays] + [m.dtype.kind for m in made]
         empty = any(not a.size for a in arrays) or any(0 in m.shape for m in made)
         if empty or not all(kind in _IN_BUFFERS for kind in kinds):

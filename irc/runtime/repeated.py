@@ -24,10 +24,14 @@ Form = tuple[tuple[int, ...], NumpyType, int]
 
 
 class Result(NamedTuple):
-    """An array of a result: its shape and element type; `measured` if a run tells how much of it is used."""
+    """An array of a result: its shape and element type; `measured` if a run tells how much of it is used.
+
+    rank: how many sizes the result has.  The array may have one axis for all elements that there can be.
+    """
 
     shape: tuple[int, ...]
     dtype: NumpyType
+    rank: int
     measured: bool
 
 
@@ -52,10 +56,10 @@ class RepeatedCall:
         self._in_pointers = (ctypes.c_void_p * max(len(inputs), 1))()
         self._out_pointers = (ctypes.c_void_p * max(len(outputs), 1))()
         measured = any(r.measured for r in outputs)
-        self._sizes = (ctypes.c_int64 * max(sum(len(r.shape) for r in outputs), 1))() if measured else None
-        starts = [sum(len(r.shape) for r in outputs[:k]) for k in range(len(outputs))]
+        self._sizes = (ctypes.c_int64 * max(sum(r.rank for r in outputs), 1))() if measured else None
+        starts = [sum(r.rank for r in outputs[:k]) for k in range(len(outputs))]
         self._measured = [
-            (k, at, at + len(r.shape)) for k, (r, at) in enumerate(zip(outputs, starts, strict=True)) if r.measured
+            (k, at, at + r.rank) for k, (r, at) in enumerate(zip(outputs, starts, strict=True)) if r.measured
         ]
 
     def run(self, inputs: tuple[Any, ...]) -> list[Array] | None:

@@ -1,6 +1,7 @@
 """Calls with arrays like those of the call before take a short way; it gives what the long way gives."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -163,3 +164,20 @@ def test_sizes_beyond_what_is_planned_take_the_long_way(chosen):
     with pytest.raises(irc.IrcError):
         chosen(x, np.array(1 << 40))
     check_chosen(chosen, x, 5, short=True)
+
+
+RESHAPED = """<ir_version: 8, opset_import: ["" : 18]>
+g (float[n] x, int64[2] shape) => (float[k] above, float[r, c] shaped, float[n] turned) {
+    places = NonZero (x)  flat = Constant <value_ints = [-1]> ()  list = Reshape (places, flat)
+    above = Gather (x, list)  shaped = Reshape (above, shape)  turned = Neg (x)
+}"""
+
+
+def test_results_of_several_sizes_that_the_run_decides():
+    """Memory is for as many elements as there can be, along one axis; the run tells two sizes."""
+    model = irc.compile(onnx.parser.parse_model(RESHAPED), backend="c")
+    x = np.array([0, 1, 2, 3, 0, 4], np.float32)
+    for shape in ([2, 2], [2, 2], [4, 1], [1, -1]):
+        for above, shaped, turned in (model(x, np.array(shape)), model._repeated.run((x, np.array(shape)))):
+            assert np.array_equal(above, x[x > 0]) and np.array_equal(turned, -x)
+            assert np.array_equal(shaped, x[x > 0].reshape(shape))
