@@ -19,12 +19,12 @@ Elementwise operations are one row each: see `irc.opdef.elementwise`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 from irc.arrays import Array
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Graph, Value
 from irc.ir.types import DTYPES, TensorType, Type, UnknownRank, dynamic
 from irc.opdef.builder import evaluate_decomposed, trace
@@ -97,6 +97,10 @@ class Op(_Unchangeable):
         The default evaluates `decompose`.  Integers wrap; every result has its declared element type.
         """
         return evaluate_decomposed(self, args)
+
+    def with_sizes(self, sizes: Mapping[str, DimLike]) -> Op:
+        """Put other sizes in the place of symbols, if the operation states sizes beside those of its operands."""
+        return self
 
     decompose: ClassVar[Callable[..., Any] | None] = None
     """decompose(self, b, *operands) → value(s): the operation in terms of others (`b` is a Builder)."""
@@ -182,6 +186,11 @@ class Op(_Unchangeable):
     def check(self, inputs: Sequence[Value | None]) -> None:
         """Check the operands against the signature; raises Problem IRC2101..2105."""
         self.sig.check(self.name, inputs)
+
+    @property
+    def infers(self) -> bool:
+        """Tell whether the operation says what types its results have."""
+        return type(self).infer is not Op.infer or self.decompose is not None
 
     def result_types(self, inputs: Sequence[Value | None]) -> list[Type]:
         """`infer`, as a list, after the signature check.

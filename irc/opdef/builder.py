@@ -135,7 +135,10 @@ def infer_node(node: Node) -> dict[str, Dim]:
     """Set the types and contents of a node's results.  Raises Problem; then nothing is changed.
 
     Sizes that only a run tells keep the names that they had.  Returns what stands for the names inference made up.
+    A kernel that has been selected says nothing of types: they stay.
     """
+    if not node.op.infers:
+        return {}
     types = possible_types(node.op, node.inputs)
     given = symbols_of(v for v in node.inputs if v is not None)
     known = {k: d for k, d in known_by([v.type for v in node.outputs], types).items() if k not in given}

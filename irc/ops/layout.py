@@ -26,7 +26,7 @@ from irc.expr import (
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Value
 from irc.ir.relation import multiple, same
-from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, Type, dynamic, i64, wrapped
+from irc.ir.types import ANY, FLOATS, INTEGERS, OptionalType, TensorType, Type, dynamic, i64
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Choice, Ignored, Int
@@ -573,27 +573,3 @@ class Unsqueeze(AxesOp):
         *onnx_rows("Unsqueeze", 13, 21, 23, 24, 25, attrs={}, when=vector_axes),
     )
     openvino = (Form("Unsqueeze", 1, T={"T": OV_ANY, "I": INTEGERS}, when=some_axes, write=write_known_axes),)
-
-
-@op
-class DimVector(Op):
-    """Sizes known symbolically when compiling, as an i64 vector: what Shape arithmetic becomes."""
-
-    dims: tuple[Dim, ...]
-    sig = Sig(" -> y: i64")
-    carries_contents = modular = True
-
-    def infer(self) -> TensorType:
-        return TensorType.of(i64, (len(self.dims),))
-
-    def reference(self) -> Array:
-        return np.array([wrapped(int(d), i64) for d in self.dims], np.int64)
-
-    def contents(self) -> Contents:
-        return dims_array(self.dims)
-
-    def compute(self, out: TensorType) -> IndexFunction:
-        def element(i: Expr) -> Expr:
-            return pick(self.dims, i)
-
-        return element

@@ -7,7 +7,7 @@ Sources: ONNX operator pages; OpenVINO specification, "Shape manipulation", "Mov
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +16,11 @@ from irc.diagnostics import Facts, require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, IndexFunction, Tensor, index, select
 from irc.formats.document import Attr, RawTensor
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.graph import Constant, Value
 from irc.ir.literal import AttributeValue
 from irc.ir.relation import at_most, stretches_to
-from irc.ir.types import ANY, FLOATS, INTEGERS, DType, TensorType, bf16, boolean, f32, i64
+from irc.ir.types import ANY, FLOATS, INTEGERS, DType, TensorType, bf16, boolean, f32, i64, wrapped
 from irc.opdef.base import Array, Op, op
 from irc.opdef.broadcasting import broadcast_shapes
 from irc.opdef.builder import Builder
@@ -506,3 +506,31 @@ def sizes_of(b: Builder, value: Value, axes: Sequence[int]) -> Value:
     if value.type.shape is not None and all(value.shape[a].is_const for a in axes):  # type: ignore[union-attr]
         return b.const([int(value.shape[a]) for a in axes])
     return b.Gather(b.Shape(value), b.const(list(axes)), b.const(0))
+
+
+@op
+class DimVector(Op):
+    """Sizes known symbolically when compiling, as an i64 vector: what Shape arithmetic becomes."""
+
+    dims: tuple[Dim, ...]
+    sig = Sig(" -> y: i64")
+    carries_contents = modular = True
+
+    def with_sizes(self, sizes: Mapping[str, DimLike]) -> Op:
+        stated = {s.name for d in self.dims for s in d.symbols()}
+        return DimVector(dims=tuple(d.subs(sizes) for d in self.dims)) if stated & sizes.keys() else self
+
+    def infer(self) -> TensorType:
+        return TensorType.of(i64, (len(self.dims),))
+
+    def reference(self) -> Array:
+        return np.array([wrapped(int(d), i64) for d in self.dims], np.int64)
+
+    def contents(self) -> Contents:
+        return dims_array(self.dims)
+
+    def compute(self, out: TensorType) -> IndexFunction:
+        def element(i: Expr) -> Expr:
+            return pick(self.dims, i)
+
+        return element

@@ -9,7 +9,6 @@ from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Graph, Node
 from irc.ir.types import TensorType, Type
 from irc.opdef.builder import infer_node, keep
-from irc.ops.layout import DimVector
 
 
 def run(graph: Graph, sink: Sink) -> None:
@@ -47,8 +46,9 @@ def rename(graph: Graph, sizes: Mapping[str, DimLike]) -> None:
             if isinstance(value.type, TensorType) and value.type.shape is not None:
                 value.type = value.type.with_shape([d.subs(sizes) for d in value.type.shape])
         for node in each.nodes:
-            if isinstance(node.op, DimVector) and any(s.name in sizes for d in node.op.dims for s in d.symbols()):
-                each.set_op(node, DimVector(dims=tuple(d.subs(sizes) for d in node.op.dims)))
+            op = node.op.with_sizes(sizes)
+            if op is not node.op:
+                each.set_op(node, op)
 
 
 def substitute(graph: Graph, sizes: Mapping[str, DimLike]) -> None:

@@ -7,7 +7,7 @@ are read where they stand, by strides, through rearrangements in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -16,7 +16,7 @@ from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.elements import Elements
 from irc.fusion.epilogues import Collector, FusedEpilogue
 from irc.fusion.origins import layers_between
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, f64, u8
 from irc.kernels.core.base import Array, Kernel, Packed
@@ -60,6 +60,16 @@ class KernelOp(Op):
         """Spell the kernel and its sizes as graphs are printed."""
         sizes = ", ".join(f"{n}={_number(e)}" for n, e in zip(self.kernel.sizes, self.sizes, strict=True))
         return f"KernelOp[{self.kernel.symbol}]({sizes})"
+
+    def with_sizes(self, sizes: Mapping[str, DimLike]) -> Op:
+        def at(e: Expr) -> Expr:
+            return index(e.dim.subs(sizes)) if isinstance(e, Size) else e
+
+        stated = {s.name for e in (*self.sizes, *self.starts) if isinstance(e, Size) for s in e.dim.symbols()}
+        if not stated & sizes.keys():
+            return self
+        stands = tuple(map(at, self.starts))
+        return replace(self, sizes=tuple(map(at, self.sizes)), starts=stands, scratch=self.scratch.subs(sizes))
 
     def loops(self, b: builder.LoopBuilder, *operands: builder.Place) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Call the kernel, which splits its work over the threads itself."""

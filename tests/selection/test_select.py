@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from irc.diagnostics import Sink
-from irc.expr import constant_of
+from irc.expr import Size, constant_of, index
 from irc.fusion import group
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph
@@ -351,6 +351,28 @@ def test_sizes_without_a_kernel_are_still_checked() -> None:
     feeds = [random(4, 64), random(64, 48)]
     graph = graph_of(lambda b, x, y: b.MatMul(x, y), *feeds, shapes=[(4, N), (S, 48)])
     assert [set(map(str, d.relation.dims())) for d in selected(graph).constraints] == [{"n", "s"}]
+
+
+def test_kernels_of_sizes_that_the_run_tells() -> None:
+    """A kernel that is selected before sizes are defined keeps its types, and says what it knows of them later."""
+
+    def build(b: Any, x: Any) -> Any:
+        y = b.Gather(x, b.Reshape(b.NonZero(x), [-1]), b.const(0))
+        return y, b.Softmax(y)
+
+    x = np.maximum(random(5000), 0)
+    program = selected(graph_of(build, x), ISAS["avx2"])
+    (kernel,) = (s for f in program.functions for s in walk(f.body) if isinstance(s, KernelCall))
+    (size,) = program.sizes
+    (columns,) = (e for e in kernel.sizes if isinstance(e, Size))
+    assert columns.dim.symbols() == {size.symbol}
+    above = x[x > 0]
+    check(interp.run(program, [x]), [above, np.exp(above) / np.exp(above).sum()])
+    op = selector.KernelOp(kernel.kernel, kernel.sizes, (index(0), index(0)), columns.dim * 4)
+    known = op.with_sizes({size.symbol.name: 4})
+    assert isinstance(known, selector.KernelOp) and known.scratch == 16
+    assert known.sizes == tuple(index(4) if e is columns else e for e in kernel.sizes)
+    assert op.with_sizes({"other": 4}) is op and not op.infers
 
 
 def test_worthwhile() -> None:

@@ -33,7 +33,7 @@ from irc.ir.limits import LARGEST_SIZE
 from irc.ir.types import TensorType, string
 from irc.opdef.base import Op
 from irc.opdef.opaque import Opaque
-from irc.ops.layout import DimVector
+from irc.ops.shape import DimVector
 from irc.ops.state import Assign, ReadValue
 from irc.passes.inline import decompose_where
 from irc.passes.size_constraints import IMPOSSIBLE
