@@ -7,7 +7,7 @@ import pytest
 
 import irc
 from irc.ir.graph import Graph, Model
-from irc.ir.types import DType, TensorType, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+from irc.ir.types import DType, TensorType, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from irc.opdef.base import load_all
 from irc.opdef.builder import Builder
 
@@ -29,6 +29,27 @@ def test_any_angles(name: str, far: float | None) -> None:
         function = {"Sin": np.sin, "Cos": np.cos, "Tan": np.tan}[name]
         wanted = function((given * given).astype(np.float64)) + np.cos(given.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=3e-7)
+
+
+@pytest.mark.parametrize("far", [None, 90.0, -100.0, -np.inf, np.inf, np.nan])
+@pytest.mark.parametrize("form", ["exponential", "softmax of halves", "with a sine"])
+def test_any_exponents(form: str, far: float | None) -> None:
+    load_all()
+    graph = Graph("exponents")
+    dtype = f16 if form == "softmax of halves" else f32
+    x = graph.add_input("x", TensorType.of(dtype, (3, 2500)))
+    b = Builder(graph)
+    made = b.Softmax(x, axis=-1) if dtype == f16 else b.Exp(x)
+    if form == "with a sine":
+        made = b.Add(b.Sin(x), made)
+    graph.outputs = [made]
+    given = np.random.default_rng(1).uniform(-70, 3, (3, 2500)).astype(dtype.numpy)
+    if far is not None:
+        given[1, 17] = given[2, 2400] = far
+    (found,) = irc.compile(Model(graph), backend="c", cache=False)({"x": given})
+    with np.errstate(all="ignore"):
+        (wanted,) = irc.compile(Model(graph), backend="numpy")({"x": given})
+    np.testing.assert_allclose(found, wanted, rtol=2e-3 if dtype == f16 else 3e-6, atol=1e-4 if dtype == f16 else 1e-6)
 
 
 def program(x: DType, *names: str, **attrs: bool) -> irc.CompiledModel:

@@ -121,3 +121,19 @@ def test_softmax_between_loops_stays_with_them() -> None:
     assert not kernels_of(lambda b, x: b.Softmax(b.Mul(x, 0.5), axis=-1), (8, 500))
     assert not kernels_of(lambda b, x: b.Neg(b.Softmax(x, axis=-1)), (8, 500))
     assert not kernels_of(lambda b, x: b.Softmax(b.Transpose(x, [1, 0]), axis=-1), (500, 80))
+
+
+@COMPILED
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_weights_below_the_normal_range(tmp_path: Path, isa: str) -> None:
+    rows, columns = kernel_of(isa, 1, False), kernel_of(isa, 2, False)
+    lib = build(tmp_path, [rows, columns])
+    x = np.tile(np.linspace(0, -110, 70, dtype=np.float32), (4, 1))
+    y, turned = np.empty_like(x), np.empty((70, 4), np.float32)
+    invoke(lib, rows, x, y, 4, 70)
+    invoke(lib, columns, np.ascontiguousarray(x.T), turned, 1, 70, 4)
+    exact = np.exp(x.astype(np.float64))
+    exact /= exact.sum(axis=1, keepdims=True)
+    for found in (y, turned.T):
+        assert (np.abs(found - exact) <= 4 * np.spacing(exact.astype(np.float32))).all()
+        assert (found[:, -1] == 0).all() and (found[exact > 1e-44] > 0).all()

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from irc.backends.c import quotients
-from irc.backends.c.bounds import bounds
-from irc.backends.c.math import FUNCTIONS, NEAR_EXPONENTS, OF_ANGLES, POWERS
-from irc.backends.c.near_loops import is_near
+from irc.backends.c.math import FUNCTIONS, OF_ANGLES, POWERS
+from irc.backends.c.near_loops import is_near, is_near_exponent
 from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
@@ -431,7 +430,7 @@ class Printer:
                 return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
         if fn in OF_ANGLES and (args in self.near or is_near(args[0])):
             return self._helper(f"{fn}_near_f32", *args)
-        if fn == "exp" and max(map(abs, bounds(args[0]))) <= NEAR_EXPONENTS:
+        if fn == "exp" and (args in self.near or is_near_exponent(args[0])):
             return self._helper("exp_near_f32", *args)
         if fn in FUNCTIONS:
             return self._helper(f"{fn}_f32", *args)

@@ -67,8 +67,14 @@ _EXP = f"""    const float t = x < -176.0f ? -176.0f : x;{_REDUCE}{_SCALE}"""
 _EXP2 = f"""    const float t = x < -151.0f ? -151.0f : x, limited = irc_at_most_f32(t, 0x43010000);
     const float shifted = limited + 0x1.8001fcp+23f, r = (t - (shifted - 0x1.8001fcp+23f)) * 0x1.62e43p-1f;
 $exp_r{_SCALE}"""
+_FARTHER = """/* the larger of `most` and the bits of |x|, which are in the order of the numbers, NaN last */
+IRC_MATH int32_t irc_farther_f32(int32_t most, float x) {
+    const int32_t b = (int32_t)(irc_f32_bits(x) & 0x7fffffffu);
+    return b > most ? b : most;
+}
+"""
 # The same for -80 <= x <= 80.
-_EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN */
+_EXP_NEAR = """/* exp(x), -80 <= x <= 80 or NaN; any number of others */
 IRC_MATH float irc_exp_near_f32(float x) {
     const float shifted = IRC_FMA_F32(x, 0x1.715476p+0f, 0x1.8000fep+23f), whole = shifted - 0x1.8000fep+23f;
     const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, x));
@@ -347,6 +353,7 @@ _BITS_F64 = ("f64_bits", "bits_f64")
 # Definitions that functions share: (text, needs).
 _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "at_most_f32": (_AT_MOST, _BITS_F32),
+    "farther_f32": (_FARTHER, ("f32_bits",)),
     "exp_near_f32": (_EXP_NEAR, _BITS_F32),
     "log_sum_f32": (_LOG_TAIL, ()),
     "log2_wide": (_LOG2_WIDE, _BITS_F32),

@@ -1,17 +1,20 @@
 """Loops around functions that are short near 0: whether an operand is far is asked first, of a stretch of the loop.
 
-Reducing an angle of any size by whole turns takes three times as long as the rest of a sine, and no vector instruction
-divides integers, or reduces a float by many times another; vectors have no branches, but a stretch of which all
-operands are near needs none of that.
+Reducing an angle of any size by whole turns takes three times as long as the rest of a sine, limiting an exponent and
+splitting its power in two takes half as long as the rest of an exponential, and no vector instruction divides integers,
+or reduces a float by many times another; vectors have no branches, but a stretch of which all operands are near needs
+none of that.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import TYPE_CHECKING
 
 from irc.backends.c import quotients
 from irc.backends.c.bounds import bounds
-from irc.backends.c.math import NEAR, OF_ANGLES
+from irc.backends.c.math import NEAR, NEAR_EXPONENTS, OF_ANGLES
 from irc.backends.c.types import arithmetic
 from irc.expr import Call, Const, Expr, Load, Var
 from irc.ir.types import f32
@@ -27,6 +30,8 @@ MOST = 2
 """Different functions of a loop that are asked for."""
 SHORT = 12
 """Parts of a function's operands at most, which are computed twice."""
+FEWEST = 3
+"""The same of an exponential, which gains less."""
 STRETCH = 1024
 """Iterations that are asked for at a time."""
 
@@ -36,38 +41,70 @@ def is_near(angle: Expr) -> bool:
     return max(map(abs, bounds(angle))) <= NEAR
 
 
-def questions(loop: For) -> list[Operands]:
-    """List the operands in a loop of vectors that may be near; none if not all can be asked before it."""
+def is_near_exponent(x: Expr) -> bool:
+    """Tell whether an exponent is known to be near."""
+    return max(map(abs, bounds(x))) <= NEAR_EXPONENTS
+
+
+def questions(loop: For) -> dict[Operands, float]:
+    """Find the operands in a loop of vectors that may be near, and up to where; none if not all can be asked before it.
+
+    For quotients that is 0: their helpers know it.
+    """
     if loop.kind != "simd" or not all(isinstance(s, Let | Store) for s in loop.body):
-        return []
+        return {}
     defined = {s.var for s in walk(loop.body) if isinstance(s, Let | Assign)}
     values = [s.value for s in loop.body if isinstance(s, Let | Store)]
-    found = dict.fromkeys(x for value in values for e in walk_expression(value) if (x := _asked(e)))
+    found: dict[Operands, float] = {}
+    for e in (e for value in values for e in walk_expression(value)):
+        if operands := _asked(e):
+            found[operands] = min(_limit(e), found.get(operands, math.inf))
     always = {x for value in values for e in certain(value) if (x := _asked(e))} if found else set[Operands]()
-    for operands in found:
+    for operands, limit in found.items():
         parts = [x for operand in operands for x in walk_expression(operand)]
-        if len(parts) > SHORT or any(isinstance(x, Call) or (isinstance(x, Var) and x in defined) for x in parts):
-            return []
-    return list(found) if len(found) <= MOST and found.keys() <= always else []
+        short = len(parts) <= (FEWEST if limit == NEAR_EXPONENTS else SHORT)
+        if not short or any(isinstance(x, Call) or (isinstance(x, Var) and x in defined) for x in parts):
+            return {}
+    return found if len(found) <= MOST and found.keys() <= always else {}
 
 
 def _asked(e: Expr) -> Operands:
     """Return the operands of a function that is short where they are near; none of other expressions."""
     if isinstance(e, Call) and e.fn in OF_ANGLES:
         return e.args if e.args[0].dtype == f32 and not is_near(e.args[0]) else ()
+    if isinstance(e, Call) and e.fn == "exp":
+        return e.args if e.args[0].dtype == f32 and not is_near_exponent(e.args[0]) else ()
     operands = quotients.asked(e)
     return operands if any(isinstance(x, Load) for operand in operands for x in walk_expression(operand)) else ()
 
 
-def _far(frame: Frame, operands: Operands) -> str:
+def _limit(e: Expr) -> float:
+    """Return up to where the operands of such a function are near; 0 for quotients."""
+    return 0.0 if not isinstance(e, Call) else NEAR_EXPONENTS if e.fn == "exp" else NEAR if e.fn in OF_ANGLES else 0.0
+
+
+def _far(frame: Frame, operands: Operands, limit: float) -> str:
     """Print whether operands of a function are far."""
     texts = [frame.print.text(x) for x in operands]
     if len(texts) == 1:
-        return f"fabsf({texts[0]}) > {NEAR!r}f"
+        return f"fabsf({texts[0]}) > {limit!r}f"
     return f"{frame.helper(f'far_{arithmetic(operands[0].dtype)}')}({', '.join(texts)})"
 
 
-def near_first(frame: Frame, loop: For, found: list[Operands], begin: str, end: str) -> None:
+def _again(frame: Frame, loop: For, found: dict[Operands, float]) -> bool:
+    """Tell whether a loop may be run with near helpers in any case, and again where an operand was far.
+
+    Only helpers of exponentials take any operand, and what the loop reads must still be there.
+    """
+    if set(found.values()) != {NEAR_EXPONENTS} or not frame.unit.vectors:
+        return False
+    stored = {s.buffer.root for s in loop.body if isinstance(s, Store)}
+    values = [s.value for s in loop.body if isinstance(s, Let | Store)]
+    read = {e.buffer.root for value in values for e in walk_expression(value) if isinstance(e, Load)}
+    return stored.isdisjoint(read | frame.aliased)
+
+
+def near_first(frame: Frame, loop: For, found: dict[Operands, float], begin: str, end: str) -> None:
     """Print a loop over stretches, of each a loop over near operands, one over others, and the choice between them."""
     whole = isinstance(loop.extent, Const) and int(loop.extent.value) <= STRETCH
     if not whole:
@@ -77,12 +114,46 @@ def near_first(frame: Frame, loop: For, found: list[Operands], begin: str, end: 
         frame.depth += 1
         frame.line(f"const int64_t {last} = {end} - {first} < {STRETCH} ? {end} : {first} + {STRETCH};")
         begin, end = str(first), str(last)
+    if _again(frame, loop, found):
+        _near_in_any_case(frame, loop, found, begin, end)
+    else:
+        _asked_first(frame, loop, found, begin, end)
+    if not whole:
+        frame.depth -= 1
+        frame.line("}")
+
+
+def _near_in_any_case(frame: Frame, loop: For, found: dict[Operands, float], begin: str, end: str) -> None:
+    """Print a loop that finds the farthest exponent on the way, and one that runs if it was far."""
+    farthest = frame.names.own("farthest", numbered=True)
+    frame.line(f"int32_t {farthest} = 0;")
+    frame.line("IRC_SIMD")
+    scope = dict(frame.scope)
+    frame.opened(loop, begin, end)
+    frame.print.near = frozenset(found)
+    frame.block(loop.body)
+    frame.print.near = frozenset()
+    for (exponent,) in found:
+        helper = frame.helper("farther_f32")
+        frame.long(f"    {farthest} = {helper}({farthest}, {frame.print.text(exponent)});")
+    frame.line("}")
+    frame.scope = scope
+    bits = struct.unpack("<i", struct.pack("<f", NEAR_EXPONENTS))[0]
+    frame.line(f"if ({farthest} > {bits:#x}) {{ /* {NEAR_EXPONENTS!r}f */")
+    frame.depth += 1
+    frame.simply(loop, begin, end)
+    frame.depth -= 1
+    frame.line("}")
+
+
+def _asked_first(frame: Frame, loop: For, found: dict[Operands, float], begin: str, end: str) -> None:
+    """Print a loop that asks, and one for each answer."""
     far = frame.names.own("far", numbered=True)
     frame.line(f"int {far} = 0;")
     scope = dict(frame.scope)
     frame.opened(loop, begin, end)
-    for operands in found:
-        frame.long(f"    {far} |= {_far(frame, operands)};")
+    for operands, limit in found.items():
+        frame.long(f"    {far} |= {_far(frame, operands, limit)};")
     frame.line("}")
     frame.scope = scope
     for near in (True, False):
@@ -91,6 +162,3 @@ def near_first(frame: Frame, loop: For, found: list[Operands], begin: str, end: 
         frame.simply(loop, begin, end)
         frame.print.near, frame.depth = frozenset(), frame.depth - 1
     frame.line("}")
-    if not whole:
-        frame.depth -= 1
-        frame.line("}")

@@ -47,7 +47,7 @@ IRC_INLINE void ${S}_columns(const int W, const float *x, float *y, int64_t n, i
     for (int64_t i = 0; i < n; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
-            const $V e = ${V}_exp_up_to_0(${S}_get(x + i * inner + w * $L, count) - m[w]);
+            const $V e = ${V}_$exp(${S}_get(x + i * inner + w * $L, count) - m[w]);
             s[w] += e;$store
         }
     }
@@ -154,6 +154,7 @@ class SoftmaxColumnsKernel(Kernel[SoftmaxProblem]):
         given: dict[str, object] = {"V": v, "L": lanes, "S": s}
         texts = {
             "store": "" if self.log else fill(_STORE, **given),
+            "exp": "exp_up_to_0" if self.log else "exp_scaled",
             "inverse": f"{v}_log(s[w])" if self.log else "1.0f / s[w]",
             "finish": f"{s}_get(x + at, count) - m[w] - s[w]" if self.log else f"{s}_get(y + at, count) * s[w]",
         }

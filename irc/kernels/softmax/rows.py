@@ -135,7 +135,7 @@ class SoftmaxRowsKernel(Kernel[SoftmaxProblem]):
     def parts(self) -> list[Part]:
         lanes = self.isa.lanes(f32)
         v, exp = vector_name(lanes, f32), exp_below if self.log else exp_up_to_0  # a logarithm needs only their sum
-        given: dict[str, object] = {"V": v, "L": lanes, "exp": f"{v}_{exp.__name__}"}
+        given: dict[str, object] = {"V": v, "L": lanes, "exp": f"{v}_exp_below" if self.log else f"{v}_exp_scaled"}
         texts = {
             "store_wide": "" if self.log else fill(_STORE_WIDE, **given),
             "store": "" if self.log else fill(_STORE, **given),

@@ -153,20 +153,31 @@ $exp2_r
 
 
 def exp_up_to_0(lanes: int, dtype: DType) -> Piece:
-    """Print `V_exp_up_to_0`: exp(x) for x <= 0 or NaN, to 1 ULP, without fused products 1.5 ULP."""
+    """Print `V_exp_up_to_0`: exp(x) for x <= 0 or NaN, to 1 ULP, without fused products 1.5 ULP.
+
+    With it `V_exp_scaled`, which is exp(x) · 2^24: a normal number, or 0 where exp(x) is.
+    """
     v = vector_name(lanes, dtype)
     return piece(
-        "IRC_VECTOR_${V}_exp_up_to_0", _EXP_UP_TO_0, "${V}_exp_up_to_0", V=v, exp_r=horner(v, "p", "r", poly.EXP)
+        "IRC_VECTOR_${V}_exp_up_to_0",
+        _EXP_UP_TO_0,
+        "${V}_exp_up_to_0",
+        "${V}_exp_scaled",
+        V=v,
+        exp_r=horner(v, "p", "r", poly.EXP),
     )
 
 
 # exp(x) = 2^n · exp(r).  Results below the normal range are rounded once, by the product with 2^-24, 2^(n + 24) being a
-# normal number, or 0 where the result is: a product that underflows takes a hundred cycles.
-_EXP_UP_TO_0 = """IRC_HELPER $V ${V}_exp_up_to_0($V x) {
+# normal number, or 0 where the result is: a product that underflows takes a hundred cycles.  A softmax leaves the
+# product out, since its sum has the same factor.
+_EXP_UP_TO_0 = """IRC_HELPER $V ${V}_exp_scaled($V x) {
     const $V t = ${V}_at_least(${V}_all(-104.7f), x), shifted = t * 0x1.715476p+0f + 0x1.80012ep+23f;
     const $V n = shifted - 0x1.80012ep+23f, r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
 $exp_r
     p = (p * r + 1.0f) * r + 1.0f;
-    return p * ($V)((${V}_bits)shifted << 23) * 0x1p-24f;
+    return p * ($V)((${V}_bits)shifted << 23);
 }
+
+IRC_HELPER $V ${V}_exp_up_to_0($V x) { return ${V}_exp_scaled(x) * 0x1p-24f; }
 """
