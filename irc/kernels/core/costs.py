@@ -32,7 +32,7 @@ class Costs:
     winograd: float = 0.72
     winograd_stream: float = 6.0
     gathered: float = 1.0
-    dots: float = 0.6
+    dots: float = 0.65
     dot: float = 3.5
 
 
@@ -48,7 +48,7 @@ COSTS = {
         winograd=0.85,
         winograd_stream=4.5,
         gathered=0.93,
-        dots=0.78,
+        dots=0.87,
         dot=4.5,
     ),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),

@@ -40,8 +40,8 @@ BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
-STARTED = 20.0
-"""Cycles to begin and end a block of a tile."""
+STARTED, LOAD = 20.0, 0.1
+"""Cycles to begin and end a block of a tile, and what a load costs even where multiply-adds take longer."""
 UNFETCHED = 3.0
 """Times as long that many rows wait for a B that is in no cache: nobody fetches it for tiles of several rows."""
 GATHERED = 0.7
@@ -224,7 +224,8 @@ class DotsGemmKernel(GemmKernel):
         total = 0.0
         for height, down in _tiles(m, t.rows):
             for width, across in _tiles(n, self.width):
-                step = max(height * width / t.isa.fma, (height + width) / 2, LATENCY) / costs.dots
+                loads = height + width
+                step = (max(height * width / t.isa.fma, loads / 2, LATENCY) + LOAD * loads) / costs.dots
                 block = costs.dot * height * width + STARTED
                 total += down * across * (-(-k // t.lanes) * step + blocks * block)
         gathered = 0 if problem.matrices or problem.b[2] == 1 else n * k * GATHERED
