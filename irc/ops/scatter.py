@@ -15,11 +15,11 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Const, Expr, Tensor, Var, all_of, inside
-from irc.ir.dim import DimLike
+from irc.ir.dim import DimLike, product
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import ANY, INTEGERS, DType, TensorType, i64
-from irc.loops.builder import LoopBuilder
+from irc.loops.builder import LoopBuilder, seen_as
 from irc.opdef.base import Array, Op, op
 from irc.opdef.builder import Builder
 from irc.opdef.codecs import AsInput, Bool, Enum
@@ -196,8 +196,10 @@ def scatter_loops(
 
     place(i) → (whether update i has a place, that place).
     """
-    with b.nest(data.shape, "parallel") as i:
-        b.store(y, i, data[i])
+    elements = product(data.shape)
+    source, to = (seen_as(t, [elements]) for t in (data, y))
+    with b.for_(elements, "parallel") as i:  # one run, however short the rows are
+        b.store(to, i, source[i])
     if op.reduction != "none" and not op.use_init:
         with b.nest(extents) as i:
             ok, at = place(i)
