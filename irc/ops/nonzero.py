@@ -24,6 +24,9 @@ from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY, onnx_all
 from irc.ops.layout import normal_axis
 
+COUNTED = 1 << 20
+"""Elements of a constant up to which inference counts those that are not zero."""
+
 
 def write_i64(b: Builder, op: NonZero, x: Value) -> Value:
     return b.Cast(b.NonZero(x), to=op.output_type)
@@ -39,7 +42,10 @@ class NonZero(Op):
     def infer(self, x: Value) -> TensorType:
         if x.rank is None:
             return TensorType(self.output_type, None)
-        return TensorType.of(self.output_type, [x.rank, Dim.fresh("nonzero", x.tensor.elements())])
+        few = x.tensor.is_static and int(x.tensor.elements()) <= COUNTED
+        known = x.array if few and x.rank else None
+        columns = Dim.fresh("nonzero", x.tensor.elements()) if known is None else Dim.of(int(np.count_nonzero(known)))
+        return TensorType.of(self.output_type, [x.rank, columns])
 
     def run_sizes(self, b: Builder, out: TensorType, x: Value) -> Iterable[tuple[Dim, Value]]:
         counted = b.Cast(b.Cast(x, to=boolean), to=i64)

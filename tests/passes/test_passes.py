@@ -15,7 +15,7 @@ from irc.fusion import group
 from irc.fusion.indexing import Ranges
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model
-from irc.ir.types import TensorType, f32, i64, u8
+from irc.ir.types import TensorType, boolean, f32, i64, u8
 from irc.ir.verify import problems
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.opaque import Opaque
@@ -169,6 +169,19 @@ def test_recompose_negative(name: str) -> None:
 def test_fold() -> None:
     graph = graph_of(lambda b, x: b.Mul(x, b.Exp(b.Neg(b.const([1.0, 2.0, 3.0, 4.0], f32)))), X)
     assert fold.run(graph) == 2 and ops(graph) == ["Mul"] and not problems(graph)
+
+
+def test_places_of_a_constant_are_folded() -> None:
+    """Exporters write ranges so; what depends on them has sizes of numbers."""
+
+    def build(b: Any, x: Any) -> Any:
+        chosen = b.Not(b.const([False, True, False, False], boolean))
+        return b.Exp(b.Gather(x, b.Reshape(b.NonZero(chosen), [-1]), 1))
+
+    graph = graph_of(build, X)
+    fold.run(graph)
+    assert ops(graph) == ["Gather", "Exp"] and graph.outputs[0].tensor.is_static and not problems(graph)
+    np.testing.assert_array_equal(evaluate(graph, {graph.inputs[0]: X})[0], np.exp(X[:, [0, 2, 3]]))
 
 
 def test_fold_does_not_blow_up() -> None:
