@@ -158,6 +158,17 @@ def test_direct_tiles_of_half_the_lanes() -> None:
     assert [(k.tile.lanes, k.tile.vectors) for k in best if k is not None] == [(8, 3), (16, 2)]
 
 
+def test_few_channels_of_short_vectors() -> None:
+    """Few loads of half a line of the cache meet two lines, and tiles of gathered pixels are no better than others."""
+
+    def first(*shape: Any) -> Any:
+        return next(iter(candidates(ConvProblem.contiguous("nchw", plain(), *shape), ISAS["avx2"]).values()))
+
+    assert isinstance(first(8, 320, (64, 64), (3, 3), (1, 1), (1, 1), 4), NchwGroupedKernel)
+    assert isinstance(first(12, 12, (33, 33), (3, 3)), VolumeConvKernel), "strips of more channels are further off"
+    assert isinstance(first(72, 384, (56, 56), (3, 3), (2, 2)), VolumeConvKernel)
+
+
 def test_works_are_told_apart() -> None:
     """Measured choices of one layout, precision or shape are no others'."""
     problems = [

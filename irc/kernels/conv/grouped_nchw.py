@@ -28,7 +28,7 @@ from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LOADS, in_halves
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import Isa
+from irc.kernels.core.isa import AVX2, Isa
 from irc.kernels.core.problem import Pair, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
@@ -40,8 +40,11 @@ INPUTS = 16  # channels of a group's input, at most
 MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are faster
 PRODUCTS = 512  # multiply-adds that are unrolled, at most
 OUTPUTS = (1, 2, 3, 4, 6, 8)  # output channels of a tile
+NEAR = 8  # channels whose strips are near enough for short vectors
 ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
-DENSE, DENSE_IN_HALVES = 0.75, 0.97  # part of the peak that tiles reach where channels meet several others
+DENSE, DENSE_SHORT, DENSE_IN_HALVES = 0.75, 0.88, 0.97
+"""The part of the peak that tiles reach where channels meet several others; and with stride 1 of vectors that are half
+a line of the cache, of which few loads meet two lines, and where a core does one vector a cycle, as two halves."""
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -94,7 +97,11 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         oh, ow = (max(likely_extent(n), 1) for n in p.result)
         accumulators = self.outputs * t.rows * t.vectors
         loads = self._loaded * t.vectors * self.window[1] * _crossing(t)
-        dense = DENSE_IN_HALVES if in_halves(t.isa) else DENSE
+        dense = DENSE
+        if p.strides == (1, 1) and in_halves(t.isa):
+            dense = DENSE_IN_HALVES
+        elif p.strides == (1, 1) and t.isa.vector == AVX2.vector and p.ic <= NEAR:
+            dense = DENSE_SHORT
         peak = t.isa.fma * (dense if p.groups == 1 or p.ic > 1 else 1)
         tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
         groups = -(-oh // (t.rows * self.step))

@@ -325,7 +325,7 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth * costs_of(t.isa).gathered
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
         if in_halves(t.isa):
             products += p.oc * -(-pixels // t.lanes) * STORED_IN_HALVES
         else:  # tiles of few products wait for their stores

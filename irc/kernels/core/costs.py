@@ -21,9 +21,8 @@ class Costs:
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
     that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
-    and bytes a cycle of their weights, which are read in short runs.  gathered: how many times as long tiles over
-    gathered pixels take, which are all in the first caches.  dots, dot: of the peak, what tiles of dot products reach,
-    whose vectors lie along the sums, and cycles to add up the lanes of a sum.
+    and bytes a cycle of their weights, which are read in short runs.  dots, dot: of the peak, what tiles of dots
+    reach, whose vectors lie along the sums, and cycles to add up the lanes of a sum.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -31,7 +30,6 @@ class Costs:
     stream: float
     winograd: float = 0.72
     winograd_stream: float = 6.0
-    gathered: float = 1.0
     dots: float = 0.65
     dot: float = 3.5
 
@@ -47,7 +45,6 @@ COSTS = {
         stream=11.0,
         winograd=0.85,
         winograd_stream=4.5,
-        gathered=0.93,
         dots=0.87,
         dot=4.5,
     ),
