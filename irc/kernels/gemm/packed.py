@@ -20,7 +20,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, tile_cycles
+from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -36,11 +36,14 @@ ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages o
 TILES_PER_TASK = 4
 COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
+LINE = 64  # bytes of a line of the caches
 PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
 EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
+ONE_LINE = 0.45  # of them, what one row takes in halves where a row of a panel is a line: caches give lines in order
+NEAR = 8  # of such rows, how far the fetching of B is ahead of one row of A
 WORTHWHILE = 100_000  # products below which one thread does all
 
 PACK_ROWS = """
@@ -336,7 +339,11 @@ class GemmKernel(Kernel[GemmProblem]):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         ended = m * ROW_ENDED if n % t.lanes else 0
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
-        exposed = EXPOSED if problem.distant and problem.m == 1 and problem.streamed else 1.0
+        exposed = 1.0
+        if problem.m == 1 and problem.streamed and problem.distant:
+            exposed = EXPOSED
+        elif problem.m == 1 and in_halves(t.isa) and t.vectors == 1:
+            exposed = ONE_LINE
         return likely(problem.count) * (products * exposed + ended) + self._waiting(problem)
 
     def _waiting(self, problem: GemmProblem) -> float:
@@ -451,7 +458,7 @@ class GemmKernel(Kernel[GemmProblem]):
             "room": self._room,
             "worthwhile": WORTHWHILE,
             "TN": SKINNY_COLUMNS,
-            "far": AHEAD,
+            "far": NEAR if self.heights == (1,) and self.tile.panel * self.tile.dtype.itemsize == LINE else AHEAD,
             "sum": LONGEST_SUM,
             "most": self._most,
         }
