@@ -17,6 +17,7 @@ and where each four stands), then the fours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,22 @@ IRC_INLINE __m${bits}i irc_bytes_four_$bits(const uint8_t *x) {
 }
 """
 
-TILE = """
+_FITTING = """\
+for (; j < end; j++, p += 4 * $NR, next += hop) {
+    const int64_t k = tap + irc_bytes_order_at(places, j);
+    $V b[$NV];
+    EACH(v < $NV) b[v] = $load(p + v * $bytes);
+    __builtin_prefetch(next, 0, 2);
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++) {
+        const $V all = $four;
+        EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(${mm}_maddubs_epi16(all, b[v]), one));
+    }
+}
+"""
+"""The products of fours whose pairs fit, up to the end of their class."""
+
+_TILE = """
 /* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]].  A line of what is
    `ahead` of each four of the panel is fetched; 0: the first one again, as fetching what is being loaded costs. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
@@ -75,31 +91,11 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
             const int64_t tap = r * w->row + s * w->column;
             const int8_t *const places = order + 4 * $classes;
             int64_t j = 0, end = irc_bytes_order_at(order, 0);
-            for (; j < end; j++, p += 4 * $NR, next += hop) {
-                const int64_t k = tap + irc_bytes_order_at(places, j);
-                $V b[$NV];
-                EACH(v < $NV) b[v] = $load(p + v * $bytes);
-                __builtin_prefetch(next, 0, 2);
-                IRC_FULL_UNROLL
-                for (int i = 0; i < R; i++) {
-                    const $V all = irc_bytes_four_$bits(x[i] + k);
-                    EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(${mm}_maddubs_epi16(all, b[v]), one));
-                }
-            }
+            $as_they_stand
             for (int c = 0; c < 2; c++) {
                 const $V shuffle = $repeat(_mm_loadu_si128((const __m128i *)pairings[c]));
                 end = irc_bytes_order_at(order, 1 + c);
-                for (; j < end; j++, p += 4 * $NR, next += hop) {
-                    const int64_t k = tap + irc_bytes_order_at(places, j);
-                    $V b[$NV];
-                    EACH(v < $NV) b[v] = $load(p + v * $bytes);
-                    __builtin_prefetch(next, 0, 2);
-                    IRC_FULL_UNROLL
-                    for (int i = 0; i < R; i++) {
-                        const $V all = ${mm}_shuffle_epi8(irc_bytes_four_$bits(x[i] + k), shuffle);
-                        EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(${mm}_maddubs_epi16(all, b[v]), one));
-                    }
-                }
+                $shuffled
             }
             end = irc_bytes_order_at(order, 3);
             for (; j < end; j++, p += 4 * $NR, next += hop) {
@@ -129,6 +125,16 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
     EACH(i < R, v < $NV) $store(sums + i * $NR + v * $lanes, acc[i][v]);
 }
 """
+
+
+def _fitting(four: str, depth: int) -> str:
+    """Print the loop over fours of x that `four` reads, in so many columns."""
+    return indent(_FITTING.replace("$four", four), " " * depth).strip()
+
+
+TILE = _TILE.replace("$as_they_stand", _fitting("irc_bytes_four_$bits(x[i] + k)", 12)).replace(
+    "$shuffled", _fitting("${mm}_shuffle_epi8(irc_bytes_four_$bits(x[i] + k), shuffle)", 16)
+)
 
 
 def order(bits: int) -> Piece:
