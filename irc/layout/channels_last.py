@@ -9,8 +9,10 @@ ends, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+
+import networkx as nx
 
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
@@ -58,10 +60,12 @@ FOLLOWS = (
 """Operations, besides the elementwise ones, that are as fast with the channels last."""
 OF_GROUPS = Concat | Slice | StridedSlice | Gather | ReduceMean | ReduceSum | ReduceMax | ReduceMin
 """Those of them that can work with channels in groups, which take several axes."""
+REGROUPS = Transpose | Reshape | Squeeze | Unsqueeze
+"""Those that may rearrange nothing but channels."""
 RANKS = range(3, 7)
 """Ranks of what may have its channels last: a signal's to an image's whose channels take three axes, or a volume's."""
 FEWEST = 2
-"""Convolutions in a graph for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
+"""Convolutions in a region for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
 of both layouts and the way in and out are compared."""
 
 
@@ -75,10 +79,10 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers = integers
-    if not integers and len(taken) < FEWEST:
-        resident = is_resident(constant_bytes(graph), isa)
-        if not any(_alone_pays(node, isa, precision, resident) for node in taken):
-            return 0
+    resident = is_resident(constant_bytes(graph), isa)
+    region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, resident)}
+    if not integers and len(region.left) == len(taken):
+        return 0
     for node in nodes:
         region.visit(node)
     graph.prune()
@@ -94,6 +98,7 @@ class _Region:
         self.graph = graph
         self.done = 0
         self.integers: set[Node] = set()
+        self.left: set[Node] = set()  # convolutions for which rearranging their inputs and outputs does not pay
         self._last: dict[tuple[Value, int], Value] = {}  # value, axes of its channels → the same with these last
         self._inside: dict[Value, int] = {}  # the values that were computed so → axes of their channels
 
@@ -105,11 +110,13 @@ class _Region:
         if isinstance(node.op, Conv):
             x = node.inputs[0]
             near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
+            if node in self.left and not near:
+                return
             if node in self.integers:
                 self._put(node, [self._of_bytes(node)])
             elif _kernel_takes(node) or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
-        elif isinstance(node.op, Transpose | Reshape | Squeeze | Unsqueeze):
+        elif isinstance(node.op, REGROUPS):
             if not self._regroup(node, out):
                 self._enter(node, out)
         elif any(v in self._inside for v in node.operands):
@@ -325,6 +332,47 @@ def _is_product(node: Node) -> bool:
     begin, end = window_padding(op, x.shape[2:], w.shape[2:])
     taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
     return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
+
+
+def _standing_alone(graph: Graph, taken: Sequence[Node], integers: set[Node]) -> list[Node]:
+    """List the convolutions whose regions have fewer than `FEWEST`, and no border where channels are last anyway."""
+    if len(taken) < FEWEST:
+        return [] if integers else list(taken)
+    regions: nx.Graph[Value] = nx.Graph()
+    joining = {*taken, *integers}
+    for node in graph.nodes:
+        if node in joining or node.op.elementwise or isinstance(node.op, FOLLOWS | REGROUPS):
+            out, regroups = node.outputs[0], isinstance(node.op, REGROUPS | Reduction)
+            varying = (v for v in node.operands if isinstance(v.type, TensorType) and v.const is None)
+            joined = [v for v in varying if v.rank == out.rank or (regroups and _keeps_rows(v, out))]
+            regions.add_edges_from((v, out) for v in (*joined, *node.outputs))
+    found: list[Node] = []
+    for values in nx.connected_components(regions):
+        inside = [node for node in taken if node.outputs[0] in values]
+        if len(inside) < FEWEST and not any(v.producer in integers or _borders(v) for v in values):
+            found += inside
+    return found
+
+
+def _keeps_rows(before: Value, after: Value) -> bool:
+    """Tell whether batch and last axis stay as long as they are, as where only channels are regrouped."""
+    return bool(before.rank and after.rank) and all(before.shape[k] == after.shape[k] for k in (0, -1))
+
+
+def _borders(value: Value) -> bool:
+    """Tell whether a Transpose makes the value from one with its channels last, or makes such a one of it."""
+    makers = [value.producer]
+    if value.producer is not None and isinstance(value.producer.op, Reshape):
+        makers += [v.producer for v in value.producer.operands]
+    users = [*value.uses]
+    users += [user for node in users if isinstance(node.op, Reshape) for user in node.outputs[0].uses]
+    return any(_has_order(node, first_of) for node in makers) or any(_has_order(node, last_of) for node in users)
+
+
+def _has_order(node: Node | None, order: Callable[[int], tuple[int, ...]]) -> bool:
+    """Tell whether a node is a Transpose of that order for its rank."""
+    found = simplify.order_of(node) if node is not None and isinstance(node.op, Transpose) else None
+    return found is not None and tuple(found) == order(len(found))
 
 
 def _alone_pays(node: Node, isa: Isa, precision: str, resident: bool) -> bool:

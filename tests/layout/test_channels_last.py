@@ -279,6 +279,20 @@ def test_alone_where_it_pays(isa: str) -> None:
     assert [n.op.name for n in graph.nodes] == ["Transpose", "ChannelsLast", "Transpose"]
 
 
+def test_each_alone() -> None:
+    """Windows along a sequence, one of each head, between products that do not follow them into a layout."""
+
+    def attend(b: Any, x: Any) -> Any:
+        heads = b.Transpose(b.Reshape(x, [1, 64, 4, 32]), [0, 2, 1, 3])
+        added = b.Add(b.Conv(heads, random(4, 1, 9, 1), group=4, pads_begin=(4, 0), pads_end=(4, 0)), heads)
+        return b.MatMul(b.Reshape(b.Transpose(added, [0, 2, 1, 3]), [1, 64, 128]), random(128, 128))
+
+    graph = graph_of(lambda b, x: attend(b, attend(b, x)), random(1, 64, 128))
+    before = [str(n.op) for n in graph.nodes]
+    assert channels_last.run(graph, ISAS["avx512"]) == 0
+    assert [str(n.op) for n in graph.nodes] == before
+
+
 SMALL = random(1, 3, 4, 3)
 WRAPPED: dict[str, Callable[..., Any]] = {
     "Conv": lambda b, x: conv(b, x, 2, **SAME),
