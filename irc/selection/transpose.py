@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue
+from irc.ir.dim import product
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64
-from irc.kernels.core.problem import likely_extent
+from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last_op import ChannelsLast
@@ -19,13 +20,16 @@ from irc.ops.layout import Reshape
 from irc.passes.simplify import order_of
 from irc.selection.selector import KernelOp, Selection, Selector, worthwhile
 
+MUCH, LONG = 1 << 15, 64
+"""Elements, and those of a row, from which a copy is faster than loops that read elements far apart."""
+FEW = 4  # columns that vectors take apart into long rows, at least
 NARROWEST = 8  # rows and columns that change places, at least; a symbolic number counts as one of images
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
-    """Select a kernel for a Transpose whose result kernels read or that is a part of a concatenation; else None.
+    """Select a kernel for a Transpose whose result kernels read, that moves much, or whose result is concatenated.
 
-    Call when all other kernels are in the graph: they read through rearrangements.
+    Returns None where loops read through it.  Call when all other kernels are in the graph, which read through it, too.
     """
     x, y = node.inputs[0], node.outputs[0]
     assert x is not None
@@ -33,14 +37,16 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     result = _part(selector, y)
     looked_up = _looked_up(x)
     read = all(type(reader.op) is KernelOp for reader in y.uses)
-    if order is None or (result is None and not read and not looked_up):
-        return None
-    problem, rows = TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
+    problem, rows = None if order is None else TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
         return None
+    much = likely(product(x.shape)) >= MUCH and likely_extent(problem.rows[0]) >= LONG and not _is_gathered(y)
+    if result is None and not read and not looked_up and not much:
+        return None
     kernel = select(problem, selector.isa)
-    woven = problem.rows[0] == problem.cols[1] == 4  # four rows, which vectors weave into one
-    if kernel is None or (_is_narrow(problem) and not woven):
+    woven = problem.rows[0] == problem.cols[1] == FEW  # rows that vectors weave into one
+    apart = likely_extent(problem.cols[0]) >= FEW and likely_extent(problem.rows[0]) >= LONG
+    if kernel is None or (_is_narrow(problem) and not woven and not apart):
         return None
     space = Space(x.shape)
     sources = [Access(x, ZERO, rows)] if looked_up else find(selector.elements, space, x, space.at)
@@ -48,6 +54,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         stored = source.value.producer is None or type(source.value.producer.op) is KernelOp
         if looked_up or (stored and source.strides == rows):
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
+    if much and x.producer is not None and x.producer.op.elementwise:
+        return Selection.of(kernel, problem, [Access(x, ZERO, rows)], FusedEpilogue.plain(y), result=result)
     return None
 
 
@@ -72,6 +80,14 @@ def select_elements(selector: Selector, node: Node) -> Selection | None:
 def _is_narrow(problem: TransposeProblem) -> bool:
     """Tell whether too few rows or columns change places for squares of registers."""
     return any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0]))
+
+
+def _is_gathered(value: Value) -> bool:
+    """Tell whether some elements of a value are read by their places, and perhaps not all."""
+    return any(
+        isinstance(user.op, Gather) or (isinstance(user.op, Reshape) and _is_gathered(user.outputs[0]))
+        for user in value.uses
+    )
 
 
 def _looked_up(value: Value) -> bool:

@@ -375,6 +375,22 @@ def test_kernels_of_sizes_that_the_run_tells() -> None:
     assert op.with_sizes({"other": 4}) is op and not op.infers
 
 
+@pytest.mark.parametrize(
+    ("build", "copied"),
+    [
+        (lambda b, x: b.Softmax(b.Transpose(x, [2, 0, 1]), axis=-1), True),  # rows of which every element is far off
+        (lambda b, x: b.Relu(b.Transpose(b.Mul(x, x), [2, 0, 1])), True),
+        (lambda b, x: b.Gather(b.Transpose(x, [2, 0, 1]), b.const([1, 3]), b.const(0)), False),  # half of it
+        (lambda b, x: b.Relu(b.Transpose(b.Reshape(x, [8, 1024, 8]), [0, 2, 1])), True),
+        (lambda b, x: b.Relu(b.Transpose(b.Reshape(x, [8, 16, 512]), [0, 2, 1])), False),  # short rows
+    ],
+)
+def test_a_transpose_of_much_is_copied_for_loops(build: Callable[..., Any], copied: bool) -> None:
+    graph = graph_of(build, random(64, 256, 4))
+    found = [k for k in kernels(selected(graph).functions) if isinstance(k, TransposeKernel)]
+    assert bool(found) == copied
+
+
 def test_worthwhile() -> None:
     assert selector.worthwhile(Dim.of(64), Dim.of(64)) and selector.worthwhile(N, Dim.of(2))
     assert not selector.worthwhile(Dim.of(8), Dim.of(8), Dim.of(8))
