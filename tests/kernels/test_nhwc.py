@@ -16,6 +16,8 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
+from irc.kernels.conv.problem import ConvProblem
+from irc.kernels.core.registry import select
 from irc.kernels.pool.nhwc import NhwcPoolKernel
 from tests.kernels.test_kernels import PARALLEL_FOR, Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_nchw_pools import exact_pool
@@ -64,6 +66,9 @@ DEPTHWISE = [  # batch, channels, ih, iw, window, strides, dilations, pads (top,
     (1, 31, 6, 60, (1, 9), (1, 1), (1, 1), (0, 4, 0, 4)),
     (1, 1030, 3, 9, (3, 1), (1, 3), (1, 1), (2, 0, 0, 0)),
     (1, 16, 40, 66, (3, 3), (1, 1), (1, 1), (0, 0, 0, 0)),
+    (1, 8, 12, 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    (2, 12, 11, 17, (3, 3), (2, 1), (1, 1), (1, 1, 0, 1)),
+    (1, 6, 9, 23, (3, 3), (1, 2), (1, 1), (1, 1, 1, 1)),
 ]
 
 
@@ -154,6 +159,15 @@ def test_tiles_are_as_equal_as_possible() -> None:
     assert kernel(7).symbol == kernel(14).symbol != kernel(56).symbol == kernel(112).symbol
 
 
+def test_vectors_are_as_short_as_channels() -> None:
+    """Few channels fill vectors that are halved for them, until these hold four."""
+    lanes = [ISAS["avx512"].filled_by(f32, n).lanes(f32) for n in (1, 3, 4, 7, 8, 15, 16, 100)]
+    assert lanes == [4, 4, 4, 4, 8, 8, 16, 16]
+    window = ("nhwc", Epilogue(acc(f32)), 8, 8, (14, 14), (3, 3), (1, 1), (1, 1), 8)
+    found = select(ConvProblem.contiguous(*window), ISAS["avx512"])  # type: ignore[arg-type]
+    assert isinstance(found, NhwcDepthwiseKernel) and found.tile.lanes == 8
+
+
 # ---------------------------------------------------------------------------- pools
 POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (top, left, bottom, right)
     (1, 24, 112, 30, 56, 15, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),
@@ -168,6 +182,7 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
     (1, 31, 20, 20, 20, 20, (5, 5), (1, 1), (1, 1), (2, 2, 2, 2)),
     (1, 2, 12, 60, 12, 20, (3, 2), (1, 3), (2, 30), (2, 15, 2, 15)),
     (1, 16, 3, 60, 1, 1, (3, 60), (1, 1), (1, 1), (0, 0, 0, 0)),
+    (1, 12, 9, 20, 9, 20, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
 ]
 MODES = (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window"))
 

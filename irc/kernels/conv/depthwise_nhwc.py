@@ -166,7 +166,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
             return
         room = isa.registers - 2 - p.window[1]  # for what is neither a tap of a row nor the input
         if pixels := pixels_of(p.result[1], p.window[1], p.strides[1], p.dilations[1], room):
-            yield cls(Tile(isa, p.dtype, pixels, 1), *p.geometry, p.epilogue)
+            yield cls(Tile(isa.filled_by(p.dtype, p.channels), p.dtype, pixels, 1), *p.geometry, p.epilogue)
 
     def cycles(self, problem: ConvProblem) -> float:
         t = self.tile

@@ -91,7 +91,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             return
         outputs = p.outputs if depthwise else p.oc
         narrow = [isa]
-        while narrow[-1].lanes(p.dtype) > max(4, outputs):
+        while narrow[-1] != isa.filled_by(p.dtype, outputs):
             narrow.append(narrow[-1].halved())
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
             for vectors in (1,) if depthwise else REACHED:

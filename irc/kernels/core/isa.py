@@ -48,6 +48,13 @@ class Isa:
         fma = max(self.fma, 2.0) if self.vector == AVX512.vector else self.fma
         return replace(self, vector=self.vector // 2, fma=fma)
 
+    def filled_by(self, dtype: DType, n: int) -> Isa:
+        """Return the set with vectors so short that n elements fill one, or four of them do."""
+        found = self
+        while found.lanes(dtype) > max(SHORTEST, n):
+            found = found.halved()
+        return found
+
     @property
     def has_vectors(self) -> bool:
         """Tell whether there are kernels for it: they are written for vectors."""
@@ -58,6 +65,9 @@ class Isa:
         """The number of vector registers."""
         return 32 if self.name in ("avx512", "neon") else 16
 
+
+SHORTEST = 4
+"""Elements of the shortest vectors that longer ones are halved to."""
 
 AVX512 = Isa("avx512", 64, 14, 2)
 AVX512_BF16 = replace(AVX512, dots=True)

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Self, TypeVar
 
 from irc.ir.dim import Dim, product
+from irc.ir.types import f32, f64
 from irc.kernels.core.base import Array, Kernel, Sizes
 from irc.kernels.core.costs import LATENCY, LOADS, PART
 from irc.kernels.core.epilogue import Epilogue
@@ -345,6 +346,8 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         if p.layout != "nhwc":
             return
         row = (p.window[1], p.strides[1], p.dilations[1])
+        if p.dtype in (f32, f64) and p.channels.is_const:
+            isa = isa.filled_by(p.dtype, int(p.channels))
         if pixels := pixels_of(p.result[1], *row, isa.registers - RESERVED):
             yield cls(Tile(isa, p.dtype, pixels, 1), p.mode, p.window, p.strides, p.dilations, p.counted, p.epilogue)
 
