@@ -131,7 +131,7 @@ def width_of(case: Any) -> int:
 def test_depthwise(tmp_path: Path, isa: str, dtype: DType, with_slots: bool) -> None:
     epilogue = fused(dtype) if with_slots else plain(dtype)
     kernels = [
-        depthwise_nhwc(ISAS[isa], *case[4:7], epilogue, width_of(case) if k % 2 else N)
+        depthwise_nhwc(ISAS[isa], *case[4:7], epilogue, width_of(case) if k % 2 else N, case[1])
         for k, case in enumerate(DEPTHWISE)
     ]
     assert all(kernels)
@@ -216,7 +216,7 @@ def test_pool(tmp_path: Path, isa: str, dtype: DType) -> None:
     for k, (case, (mode, counted)) in enumerate(pairs):
         epilogue = scaled if k % 3 == 1 else plain(dtype)
         width = case[5] if k % 2 else N
-        kernel = pool_nhwc(ISAS[isa], mode, *case[6:9], counted, epilogue, width)  # type: ignore[arg-type]
+        kernel = pool_nhwc(ISAS[isa], mode, *case[6:9], counted, epilogue, width, case[1])  # type: ignore[arg-type]
         assert kernel is not None
         found.append((kernel, case))
     lib = build(tmp_path, distinct(kernel for kernel, _ in found))

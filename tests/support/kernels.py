@@ -176,10 +176,11 @@ def depthwise_nchw(
 
 
 def depthwise_nhwc(
-    isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue, ow: DimLike
+    isa: Isa, window: Pair, strides: Pair, dilations: Pair, epilogue: Epilogue, ow: DimLike, channels: int = 64
 ) -> NhwcDepthwiseKernel | None:
     """Select the variant for channels last and one channel in each group, if the window is not too wide."""
-    shape = (2, 2, (56, ow), window, strides, dilations, 2)
+    channels = max(channels, 2)  # of one channel other kernels are
+    shape = (channels, channels, (56, ow), window, strides, dilations, channels)
     return NhwcDepthwiseKernel.best(ConvProblem.contiguous("nhwc", epilogue, *shape), isa)
 
 
@@ -258,10 +259,12 @@ def pool_nhwc(
     counted: Counted,
     epilogue: Epilogue,
     ow: DimLike,
+    channels: int = 64,
 ) -> NhwcPoolKernel | None:
     """Select the pool with the channels last for rows of `ow` results, if there is one."""
     shape = (mode, window, strides, dilations, counted)
-    return NhwcPoolKernel.best(PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow)), isa)
+    problem = PoolProblem.contiguous("nhwc", epilogue, *shape, result=(56, ow), channels=channels)
+    return NhwcPoolKernel.best(problem, isa)
 
 
 def global_pool_nhwc(isa: Isa, mode: Mode, epilogue: Epilogue) -> NhwcGlobalPoolKernel:
