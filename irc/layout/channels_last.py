@@ -37,7 +37,7 @@ from irc.ops.resize import Resize
 from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
-from irc.selection.layouts import channels_last_pays
+from irc.selection.layouts import channels_first_pays, channels_last_pays
 from irc.selection.residency import constant_bytes, is_resident
 from irc.selection.selector import worthwhile
 
@@ -81,6 +81,7 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     region.integers = integers
     resident = is_resident(constant_bytes(graph), isa)
     region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, resident)}
+    region.first = {x for x in taken if channels_first_pays(x, isa, precision, resident)}
     if not integers and len(region.left) == len(taken):
         return 0
     for node in nodes:
@@ -99,6 +100,7 @@ class _Region:
         self.done = 0
         self.integers: set[Node] = set()
         self.left: set[Node] = set()  # convolutions for which rearranging their inputs and outputs does not pay
+        self.first: set[Node] = set()  # those for which it pays to have the channels first among others
         self._last: dict[tuple[Value, int], Value] = {}  # value, axes of its channels → the same with these last
         self._inside: dict[Value, int] = {}  # the values that were computed so → axes of their channels
 
@@ -110,7 +112,7 @@ class _Region:
         if isinstance(node.op, Conv):
             x = node.inputs[0]
             near = x in self._inside or (x is not None and all(d == 1 for d in x.shape[2:]))
-            if node in self.left and not near:
+            if node in self.first or (node in self.left and not near):
                 return
             if node in self.integers:
                 self._put(node, [self._of_bytes(node)])

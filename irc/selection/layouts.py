@@ -8,7 +8,7 @@ from irc.ir.dim import product
 from irc.ir.graph import Node
 from irc.kernels import Isa
 from irc.kernels.conv.problem import ConvProblem
-from irc.kernels.core.costs import MOVED
+from irc.kernels.core.costs import MOVED, TRANSPOSED
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import Layout, likely
 from irc.kernels.core.registry import candidates
@@ -30,6 +30,20 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = Fa
     first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
     return last is not None and (first is None or last + moved * MOVED < first)
+
+
+def channels_first_pays(node: Node, isa: Isa, precision: str, resident: bool = False) -> bool:
+    """Tell whether a Conv between tensors with the channels last is faster with them first, transposes included.
+
+    resident: as in `ConvProblem`.  Only of groups of channels: few ones fill no vectors, pixels of a plane do.
+    """
+    op, (x, w, *_) = node.op, node.inputs
+    assert isinstance(op, Conv) and x is not None and w is not None
+    if op.group in (1, int(x.shape[1])) or len(x.shape) > 4 or int(w.shape[0]) // op.group >= isa.lanes(x.dtype):
+        return False
+    first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
+    moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]))
+    return first is not None and (last is None or first + moved * TRANSPOSED < last)
 
 
 def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, resident: bool = False) -> float | None:

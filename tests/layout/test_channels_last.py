@@ -22,6 +22,7 @@ from irc.loops.ir import Store, walk
 from irc.loops.lower import lower
 from irc.opdef.builder import evaluate
 from irc.ops.concat import Split
+from irc.ops.conv import Conv
 from irc.ops.pool import MaxPool
 from irc.pipelines import COMPILE_C, compile_c
 from tests.support.c_program import Library
@@ -291,6 +292,18 @@ def test_each_alone() -> None:
     before = [str(n.op) for n in graph.nodes]
     assert channels_last.run(graph, ISAS["avx512"]) == 0
     assert [str(n.op) for n in graph.nodes] == before
+
+
+@pytest.mark.parametrize(("isa", "groups", "rearranged"), [("avx512", 16, 1), ("avx2", 16, 1), ("avx2", 8, 0)])
+def test_groups_of_few_channels_stay_first(isa: str, groups: int, rearranged: int) -> None:
+    """A group of four channels fills no vector, which 28 pixels of a row do; one of eight fills a vector of AVX2."""
+
+    def block(b: Any, x: Any) -> Any:
+        return conv(b, conv(b, conv(b, x, 64, size=1), 64, group=groups, **SAME), 64, size=1)
+
+    graph = graph_of(block, random(1, 64, 28, 28))
+    channels_last.run(graph, ISAS[isa])
+    assert sum(type(n.op) is Conv for n in graph.nodes) == rearranged
 
 
 SMALL = random(1, 3, 4, 3)

@@ -134,6 +134,8 @@ AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0
 stored and loaded, and their functions are longer; and those that a group of loops costs besides."""
 MOVED = 1.5
 """Cycles to move an element from one layout of a tensor to another."""
+TRANSPOSED = 0.35
+"""The same of images whose channels change places with their pixels, which a kernel does from cache to cache."""
 SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
 CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
