@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from irc.arrays import Array
-from irc.ir.dim import DimLike
+from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.limits import constant_memory
 from irc.ir.types import TensorType
@@ -31,8 +31,9 @@ def run(graph: Graph) -> int:
         graph.extras[MEMORY_LEFT] = constant_memory() + GROWTH * sum(map(_bytes, graph.constants()))
     sizes: dict[str, DimLike] = {}  # symbols of which the run was to tell what they are, and which are known now
     better: set[Value] = set()  # values whose types say more than when their users were inferred
+    made: set[Value] = set()  # values that are constants now, of which sizes of other values may be told
     for node in graph.nodes:
-        if better.intersection(node.operands) or _unsized(node):
+        if better.intersection(node.operands) or _unsized(node) or (made.intersection(node.operands) and _varies(node)):
             before = [v.type for v in node.outputs]
             infer_node(node)
             for value, known in zip(node.outputs, before, strict=True):
@@ -40,11 +41,13 @@ def run(graph: Graph) -> int:
             better.update(v for v, known in zip(node.outputs, before, strict=True) if v.type != known)
             for value, known in zip(node.outputs, before, strict=True):
                 sizes |= told(known, value.type)
+            made.update(new for v in node.outputs if (new := contents_of(graph, v)) is not None)
         if foldable(node):
             growth = sum(map(_bytes, node.outputs)) - _operand_bytes(node)
             if growth <= graph.extras[MEMORY_LEFT]:
                 graph.extras[MEMORY_LEFT] -= max(growth, 0)
-                folded += fold(graph, node)
+                made.update(fold(graph, node))
+                folded += 1
     if sizes:
         substitute(graph, sizes)
     return folded
@@ -52,8 +55,11 @@ def run(graph: Graph) -> int:
 
 def _unsized(node: Node) -> bool:
     """Tell whether sizes of a result were unknown although all operands are constants now."""
-    if not node.inputs or any(v.const is None for v in node.operands):
-        return False
+    return bool(node.inputs) and all(v.const is not None for v in node.operands) and _varies(node)
+
+
+def _varies(node: Node) -> bool:
+    """Tell whether sizes of a result are not known as numbers."""
     return any(isinstance(v.type, TensorType) and not v.type.is_static for v in node.outputs)
 
 
@@ -84,13 +90,22 @@ def _bytes(value: Value) -> int:
     return int(value.tensor.elements()) * value.dtype.itemsize
 
 
-def fold(graph: Graph, node: Node) -> bool:
-    """Replace a node's results by constants."""
+def fold(graph: Graph, node: Node) -> list[Value]:
+    """Replace a node's results by constants. Returns these."""
     results = run_reference(node, [None if v is None else v.array for v in node.inputs])
-    for value, array in zip(node.outputs, results, strict=False):
-        make_constant(graph, value, np.asarray(array))
+    made = [make_constant(graph, v, np.asarray(array)) for v, array in zip(node.outputs, results, strict=False)]
     graph.remove(node)
-    return True
+    return made
+
+
+def contents_of(graph: Graph, value: Value) -> Value | None:
+    """Replace a value by a constant, where its elements are known as numbers and asked for. Returns the constant."""
+    if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
+        return None
+    if not all(Dim.of(d).is_const for d in value.contents.flat):
+        return None
+    numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
+    return make_constant(graph, value, numbers.astype(value.dtype.numpy))
 
 
 def make_constant(graph: Graph, value: Value, array: Array) -> Value:

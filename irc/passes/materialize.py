@@ -5,13 +5,11 @@ The Shape → Gather → Concat chains that computed them are then unused.
 
 from __future__ import annotations
 
-import numpy as np
-
 from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Value, symbols_of
 from irc.ir.types import i64
 from irc.opdef.builder import Builder
-from irc.passes.fold import make_constant
+from irc.passes.fold import contents_of
 from irc.passes.replace import put_in_place
 
 
@@ -26,7 +24,7 @@ def run(graph: Graph) -> int:
         for value in node.outputs:
             if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
                 continue
-            if _constant(graph, value):
+            if contents_of(graph, value) is not None:
                 replaced += 1
             elif node.inputs and all(s.name in given for d in value.contents.flat for s in Dim.of(d).symbols()):
                 _sizes(graph, value)
@@ -40,20 +38,9 @@ def constants(graph: Graph) -> int:
     replaced = 0
     for node in graph.nodes:
         for value in node.outputs:
-            replaced += _constant(graph, value)
+            replaced += contents_of(graph, value) is not None
     graph.prune()
     return replaced
-
-
-def _constant(graph: Graph, value: Value) -> bool:
-    """Replace a value by a constant, where its elements are known as numbers and asked for."""
-    if value.contents is None or value.assumed or (not value.uses and not graph.keeps(value)):
-        return False
-    if not all(Dim.of(d).is_const for d in value.contents.flat):
-        return False
-    numbers = np.array([int(d) for d in value.contents.flat], object).reshape(value.contents.shape)
-    make_constant(graph, value, numbers.astype(value.dtype.numpy))
-    return True
 
 
 def _sizes(graph: Graph, value: Value) -> None:

@@ -21,6 +21,8 @@ from irc.opdef.builder import Builder, evaluate
 from irc.opdef.opaque import Opaque
 from irc.opdef.text import parse_graph, print_graph
 from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
+from irc.pipelines import compile_c
+from tests.support.instruction_sets import isa_under_test
 from tests.support.lowering import graph_of, random
 
 X = random(3, 4)
@@ -182,6 +184,20 @@ def test_places_of_a_constant_are_folded() -> None:
     fold.run(graph)
     assert ops(graph) == ["Gather", "Exp"] and graph.outputs[0].tensor.is_static and not problems(graph)
     np.testing.assert_array_equal(evaluate(graph, {graph.inputs[0]: X})[0], np.exp(X[:, [0, 2, 3]]))
+
+
+def test_sizes_that_fold_tells_are_known_behind() -> None:
+    """Pads computed from a size in floats, as TensorFlow's padding is exported: twice, each from a size before."""
+
+    def padded(b: Any, x: Any) -> Any:
+        width = b.Cast(b.Gather(b.Shape(x), b.const([2]), b.const(0)), to=f32)
+        missing = b.Cast(b.Sub(b.Mul(b.Ceil(b.Div(width, 4.0)), 4.0), width), to=i64)
+        return b.Pad(x, b.Concat(b.const([0, 0, 0, 0, 0]), missing, axis=0), 0.0)
+
+    graph = graph_of(lambda b, x: padded(b, b.Slice(padded(b, x), [0], [3], [2])), random(1, 2, 7))
+    for _, run in [p for p in compile_c(isa_under_test()) if p[0] in ("materialize", "fold", "simplify")]:
+        run(graph, Sink())
+    assert graph.outputs[0].shape == (1, 2, 4) and "Ceil" not in ops(graph) and not problems(graph)
 
 
 def test_fold_does_not_blow_up() -> None:
