@@ -4,6 +4,7 @@ f32 functions are polynomials of our own, fitted so that the largest weighted er
 their errors against the exact value, over every range that the tests cover (infinities, NaN, denormals included):
 
     exp 1.5 ULP · log 1.5 ULP · tanh 2.5 ULP · erf 2.5 ULP · sigmoid 3 ULP above -87, 1.2e-38 below · sqrt exact
+    expm1 2 ULP · log1p 2 ULP · sin 2 ULP · cos 2 ULP · atan 2.5 ULP
     round exact, halves to even
     gelu 2.5 · 2^-24 · |x|: what x/2 · (1 + erf(x/√2)) loses in its roundings
 
@@ -21,8 +22,10 @@ from irc.kernels.core.text import Piece, fill
 from irc.kernels.vector import polynomials as poly
 from irc.kernels.vector.polynomials import horner
 
-LIBRARY = ("sqrt", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "sin", "cos", "atan")  # lane by lane
-FUNCTIONS = frozenset({"exp", "log", "tanh", "erf", "sigmoid", "gelu", "round", *LIBRARY})
+LIBRARY = ("sqrt", "floor", "ceil", "trunc", "exp2")  # lane by lane
+FUNCTIONS = frozenset(
+    {"exp", "expm1", "log", "log1p", "tanh", "erf", "sigmoid", "gelu", "sin", "cos", "atan", "round", *LIBRARY}
+)
 
 # exp(x) = 2^n · exp(r), |r| <= ln(2)/2: n by adding 1.5 · 2^23, which leaves it in the low bits; 2^n in two factors,
 # so that results below the normal range are rounded once and those above it become infinite; or by the instruction that
@@ -62,6 +65,68 @@ $log_f
     y = ${V}_select((${V}_mask)(x == 0.0f), ${V}_all(-INFINITY), y);
     y = ${V}_select((${V}_mask)(x < 0.0f), ${V}_all(NAN), y);
     return ${V}_select((${V}_mask)(x < INFINITY), y, x);"""
+
+# 2 · (2^(n - 1) · (exp(r) - 1) + 2^(n - 1) - 1/2), as exact for small |x| as for large ones.  The exponent stays in the
+# low bits of `shifted`, one less and with the bias of exponents added; from -18 down the result rounds to -1.
+_EXPM1 = """
+    const $V t = ${V}_at_least(${V}_all(-18.0f), ${V}_at_most(${V}_all(89.0f), x));
+    const $V shifted = t * 0x1.715476p+0f + 0x1.8000fcp+23f, n = shifted - 0x1.8000fcp+23f;
+    const $V r = (t - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+$exp_r
+    const $V scale = ($V)((${V}_bits)shifted << 23), y = 2.0f * ((p * (r * r) + r) * scale + (scale - 0.5f));
+    return ${V}_select((${V}_mask)(${V}_abs(x) < 0x1p-24f), x, y);"""
+
+# log(u), u = 1 + x as above, but f takes what u lost in its rounding.
+_LOG1P = """
+    const $V u = 1.0f + x, lost = ${V}_select((${V}_mask)(x > 1.0f), 1.0f - (u - x), x - (u - 1.0f));
+    const ${V}_bits bits = (${V}_bits)u + 0x004afb0du, k = bits >> 23;
+    const $V m = ($V)((bits & 0x7fffffu) + 0x3f3504f3u);
+    const $V f = m - 1.0f + lost * ($V)((254u - k) << 23 & (${V}_bits)(k <= 254u));
+    const $V e = __builtin_convertvector((${V}_mask)k - 127, $V);
+$log_f
+    const $V square = f * f;
+    $V y = e * 0x1.7f7d1cp-20f + square * f * q;
+    y = y - 0.5f * square + f;
+    y = y + e * 0x1.62e4p-1f;
+    y = ${V}_select((${V}_mask)(${V}_abs(x) < 0x1p-24f), x, y);
+    y = ${V}_select((${V}_mask)(x == -1.0f), ${V}_all(-INFINITY), y);
+    y = ${V}_select((${V}_mask)(x < -1.0f), ${V}_all(NAN), y);
+    return ${V}_select((${V}_mask)(x < INFINITY), y, x);"""
+
+# x = (n + quarter) · pi/2: n by adding 1.5 · 2^23, which leaves it in the low bits; the rest by pi/2 in three pieces,
+# which products that are not rounded take off almost without a loss up to 2^13.  Farther off, and without such
+# products, by the library.  Odd n take the other function, and every second pair of them the other sign.
+_ANGLE = """
+#if defined(__FMA__) || defined(__aarch64__)
+    float lanes[$L];
+    int far = 0;
+    ${V}_store(lanes, x);
+    for (int i = 0; i < $L; i++) far |= !(fabsf(lanes[i]) <= 0x1p+13f);
+    if (!far) {
+        const $V shifted = x * 0x1.45f306p-1f + 0x1.8p+23f, n = shifted - 0x1.8p+23f;
+        const $V r = ((x - n * 0x1.921fb6p+0f) - n * -0x1.777a5cp-25f) - n * -0x1.ee59dap-50f, s = r * r;
+$sin_s
+$cos_s
+        const ${V}_mask turn = (${V}_mask)shifted + $turned, odd = (turn & 1) != 0;
+        const $V y = ${V}_select(odd, q, p * (s * r) + r);
+        return ($V)((${V}_mask)y ^ ((turn & 2) << 30));
+    }
+    for (int i = 0; i < $L; i++) lanes[i] = $call;
+    return ${V}_load(lanes);
+#else
+    float lanes[$L];
+    ${V}_store(lanes, x);
+    for (int i = 0; i < $L; i++) lanes[i] = $call;
+    return ${V}_load(lanes);
+#endif"""
+
+# Beyond 1 by atan(x) = pi/2 - atan(1/x); pi/2 is two floats.
+_ATAN = """
+    const $V a = ${V}_abs(x), r = ${V}_select((${V}_mask)(a > 1.0f), 1.0f / a, a), s = r * r;
+$atan_s
+    const $V q = r * (s * p), far = (0x1.921fb6p+0f - r) - (q + 0x1.777a5cp-25f);
+    const $V y = ${V}_select((${V}_mask)(a > 1.0f), far, r + q);
+    return ($V)((${V}_mask)y | ((${V}_mask)x & (int32_t)0x80000000));"""
 
 # e / (e + 1), e = (exp(2|x|) - 1) / 2 = 2^(n - 1) · (exp(r) - 1) + 2^(n - 1) - 1/2: as exact for small |x| as for large
 # ones; from 10 on it rounds to 1.  What e + 1 loses in its rounding, up to 2, is made up for: 1 / (e + 1) is 1 - y.
@@ -128,7 +193,22 @@ _LANES = """
     for (int i = 0; i < $L; i++) lanes[i] = $call;
     return ${V}_load(lanes);"""
 
-_BODIES = {"exp": _EXP, "log": _LOG, "tanh": _TANH, "erf": _ERF, "sigmoid": _SIGMOID, "gelu": _GELU, "round": _ROUND}
+_BODIES = {
+    "exp": _EXP,
+    "expm1": _EXPM1,
+    "log": _LOG,
+    "log1p": _LOG1P,
+    "tanh": _TANH,
+    "erf": _ERF,
+    "sigmoid": _SIGMOID,
+    "gelu": _GELU,
+    "sin": _ANGLE,
+    "cos": _ANGLE,
+    "atan": _ATAN,
+    "round": _ROUND,
+}
+_TURNED = {"cos": 1}
+"""Quarter turns by which a function of angles is ahead of the sine."""
 _CALLS = {"sigmoid": "1 / (1 + exp(-lanes[i]))", "gelu": "lanes[i] * 0.5 * erfc(lanes[i] * -0.70710678118654752440)"}
 _NEEDS = {"erf": ("exp",)}
 
@@ -152,6 +232,10 @@ def _definition(function: str, lanes: int, dtype: DType) -> Piece:
         "erf_t": horner(v, "p", "t", poly.ERF_FAR),
         "gelu_a": horner(v, "q", "a", poly.ERFC_LOG2),
         "exp2_r": horner(v, "p", "r", poly.EXP2),
+        "sin_s": horner(v, "p", "s", poly.SIN),
+        "cos_s": horner(v, "q", "s", poly.COS),
+        "atan_s": horner(v, "p", "s", poly.ATAN),
+        "turned": str(_TURNED.get(function, 0)),
     }
     text = fill(body, V=v, T=scalar, L=lanes, call=call, bytes=lanes * dtype.itemsize, **places)
     code = f"IRC_HELPER {v} {v}_{function}({v} x) {{{text}\n}}\n"
