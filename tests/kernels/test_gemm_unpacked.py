@@ -16,7 +16,7 @@ from irc.kernels import ISAS, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
-from irc.kernels.gemm.packed import GemmKernel
+from irc.kernels.gemm.packed import GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.segments import SegmentsGemmKernel
 from irc.kernels.gemm.short import ShortGemmKernel
@@ -165,6 +165,13 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
                 pool = Pool(chunk)
                 assert np.array_equal(alone, run(lib, kernel, sizes, pool=pool))
                 assert pool.calls
+
+
+def test_rows_that_are_in_no_cache(tmp_path: Path) -> None:
+    """An A of more than `cached_elements`, whose next rows are fetched."""
+    kernel = dots("avx2", 17, 6, True)
+    m = cached_elements(kernel.tile) // 700 + 5
+    run(build(tmp_path, [kernel]), kernel, (m, 700, 17))
 
 
 def test_few_columns_are_tasks_by_rows(tmp_path: Path) -> None:

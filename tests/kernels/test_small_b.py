@@ -14,6 +14,7 @@ from irc.expr import call
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.core.registry import candidates
+from irc.kernels.gemm.packed import cached_elements
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
@@ -92,6 +93,14 @@ def test_long_sums_are_sums_of_sums(tmp_path: Path) -> None:
     a[:, 0] = 2.0**24
     invoke(lib, kernel, a, kernel.pack_b(b), c, 14, 32, 1000, 0, 0, 1000, 1, 0, 0, 0, 0, 32, 1, 1)
     assert (c == 2.0**24 + 744).all()
+
+
+@pytest.mark.parametrize("k", [90, 300])
+def test_rows_that_are_in_no_cache(tmp_path: Path, k: int) -> None:
+    """An A of more than `cached_elements`, whose next rows are fetched."""
+    kernel = made("avx2", M)
+    m = cached_elements(kernel.tile) // k + 5
+    run_gemm(build(tmp_path, [kernel]), kernel, noise(m, k), noise(k, 20), [], lambda x: x)
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.vector.lanes import dots, square
 from irc.kernels.vector.pixels import keep
@@ -48,14 +48,19 @@ GATHERED = 0.7
 """Cycles to pack an element of B whose columns are not contiguous."""
 
 _TILE = """\
-typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row);
-/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k]. */
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
+                           int far);
+/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k].  far: A is not in the caches, its next R rows are
+ * fetched. */
 IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row) {
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, int far) {
     $V all[$MR][$NC], bv[$NC];
     EACH(i < R, c < C) all[i][c] = ($V){0};
     for (; k >= $L; k -= $L, a += $L, b += $L) {
         EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
+        if (far) {
+            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
+        }
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             $V x = ${V}_load(a + i * a_row);
@@ -85,8 +90,9 @@ $dots        ${V}_store(got, acc[0]);
 """
 
 _INSTANCE = """\
-static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row) {
-    $body($R, $C, k, a, a_row, b, b_col, sums, row);
+static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
+                            int far) {
+    $body($R, $C, k, a, a_row, b, b_col, sums, row, far);
 }
 """
 
@@ -123,6 +129,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles;
     const int64_t across = (g->n + $NC - 1) / $NC, thin = g->n / across, wider = g->n % across;
     const int64_t col0 = u0 * thin + (u0 < wider ? u0 : wider), col1 = u1 * thin + (u1 < wider ? u1 : wider);
+    const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
     for (int64_t t = t0; t < t1; t++) {
         const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
         for (int64_t i = 0; i < rows * $wide; i++) sums[i] = 0;
@@ -130,7 +137,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
             const int64_t deep = g->k - k < $block ? g->k - k : $block;
             for (int64_t u = u0, col = col0; u < u1; u++) {
                 runs[rows - 1][u < wider](deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col,
-                                          sums + col - col0, $wide);
+                                          sums + col - col0, $wide, far && u == u0);
                 col += thin + (u < wider);
             }
         }
@@ -281,6 +288,7 @@ class DotsGemmKernel(GemmKernel):
         group = min(4, t.lanes)
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
+        given["near"] = cached_elements(t)
         given |= {"TD": TILES_DOWN, "TA": TILES_ACROSS, "block": BLOCK // t.dtype.itemsize, "worthwhile": WORTHWHILE}
         sizes = [(r, c) for r in self.heights for c in self.widths]
         runs = ", ".join(

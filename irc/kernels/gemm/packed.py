@@ -44,6 +44,7 @@ STORED = 2  # times that a packed B which does not stay in the second cache goes
 EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
 ONE_LINE = 0.45  # of them, what one row takes in halves where a row of a panel is a line: caches give lines in order
 NEAR = 8  # of such rows, how far the fetching of B is ahead of one row of A
+SECOND_CACHES = 4  # of so many the caches are taken to hold an A that is read in place
 WORTHWHILE = 100_000  # products below which one thread does all
 
 PACK_ROWS = """
@@ -499,6 +500,11 @@ def packing_columns(symbol: str, tile: Tile) -> list[Part]:
     given = names(tile) | {"S": symbol, "Q": vector_name(4, tile.dtype)}
     rest = fill(_REST if tile.lanes >= 4 else _REST_ONE_BY_ONE, **given)
     return [square(tile.lanes, tile.dtype), fill(_PACK_COLUMNS, **given, rest=rest)]
+
+
+def cached_elements(tile: Tile) -> int:
+    """Return how many elements of A the caches are taken to hold: of more, the rows that come next are fetched."""
+    return SECOND_CACHES * tile.isa.l2 // tile.dtype.itemsize
 
 
 def is_narrow(tile: Tile, n: DimLike) -> bool:

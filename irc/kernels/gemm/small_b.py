@@ -25,26 +25,29 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, is_narrow
+from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, cached_elements, is_narrow
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.vector import bf16_io
 
 DEEPEST = 1023
 """Products in a sum at most: rows of 1024 elements share few sets of the first cache."""
+LINE = 64
+"""Bytes of a line of the caches."""
 SHARE = 3 / 4
 """Part of the second cache that B may take."""
 
 _SUMS = """\
-/* acc[R][W vectors] = A[R][k] * B[k][$NR]; `sums` has room for a tile. */
+/* acc[R][W vectors] = A[R][k] * B[k][$NR]; `sums` has room for a tile.  far: A is not in the caches, lines of the next
+ * R rows are fetched. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, $T *sums, $V acc[$MR][$NV]) {
+                        const $T *restrict b, int far, $T *sums, $V acc[$MR][$NV]) {
     $V bv[$NV];$products}
 """
 
 _FEW = """\
-static void ${body}_${R}x$W(int64_t k, const $T *a, int64_t a_row, const $T *b, $T *sums) {
+static void ${body}_${R}x$W(int64_t k, const $T *a, int64_t a_row, const $T *b, int far, $T *sums) {
     $V acc[$MR][$NV];
-    $body($R, $W, k, a, a_row, b, sums, acc);
+    $body($R, $W, k, a, a_row, b, far, sums, acc);
     EACH(i < $R, w < $W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
 }
 """
@@ -69,10 +72,10 @@ static void ${S}_edge(const ${S}_out *o, int rows, int64_t row, int64_t col, con
 _TILE = """\
 /* Rows row to row + R, columns col to col + W vectors; `a` is the first of the rows of A, `b` the panel. */
 IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t row, int64_t col, int64_t k,
-                          const $T *restrict a, int64_t a_row, const $T *restrict b) {
+                          const $T *restrict a, int64_t a_row, const $T *restrict b, int far) {
     _Alignas(64) $T sums[$MR * $NR];
     $V acc[$MR][$NV];
-    $body(R, W, k, a, a_row, b, sums, acc);
+    $body(R, W, k, a, a_row, b, far, sums, acc);
     if (o->n - col < W * $L) {
         EACH(i < R, w < W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
         ${S}_edge(o, R, row, col, sums);
@@ -92,6 +95,9 @@ _SHORT = """
     (void)sums;
     EACH(i < R, w < W) acc[i][w] = ($V){0};
     for (; k > 0; k--, a++, b += $NR) {
+        if (far && k % $line == 0) {
+            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
+        }
         EACH(w < W) bv[w] = ${V}_load(b + w * $L);
         EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
     }
@@ -102,6 +108,9 @@ _DEEP = """
     for (int64_t left = k;; left -= $sum) {
         EACH(i < R, w < W) acc[i][w] = ($V){0};
         for (int64_t j = left < $sum ? left : $sum; j > 0; j--, a++, b += $NR) {
+            if (far && j % $line == 0) {
+                EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
+            }
             EACH(w < W) bv[w] = ${V}_load(b + w * $L);
             EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
         }
@@ -116,13 +125,14 @@ _DEEP = """
 
 _INSTANCE = """
 IRC_APART void ${S}_${R}x$W(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                            const $T *b) {
-    ${S}_tile($R, $W, o, row, col, k, a, a_row, b);
+                            const $T *b, int far) {
+    ${S}_tile($R, $W, o, row, col, k, a, a_row, b, far);
 }
 """
 
 _BODY = """
-typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b);
+typedef void ${S}_run(const ${S}_out *o, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row, const $T *b,
+                      int far);
 $few_type
 /* Where a tile starts. */
 IRC_INLINE int64_t ${S}_start(int64_t m, int64_t tile) {
@@ -132,6 +142,7 @@ $start
 /* Some tiles of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
 $tables
+    const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
     for (; tile < last; tile++) {
         const int64_t end = ${S}_start(g->m, tile + 1);
         for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
@@ -172,23 +183,23 @@ _EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra
 _WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
 
 
-_CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel);
+_CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel, far && col == 0);
 """
 
 _FEW_CALL = """\
-                $few[rows](g->k, from, g->a_row, panel, sums);
+                $few[rows](g->k, from, g->a_row, panel, far && col == 0, sums);
                 ${S}_edge(o, (int)rows, row, col, sums);
 """
 
 _CALL_OR_FEW = """                if (rows == $MR) {
-                    $whole(o, row, col, g->k, from, g->a_row, panel);
+                    $whole(o, row, col, g->k, from, g->a_row, panel, far && col == 0);
                 } else {
-                    $few[rows](g->k, from, g->a_row, panel, sums);
+                    $few[rows](g->k, from, g->a_row, panel, far && col == 0, sums);
                     ${S}_edge(o, (int)rows, row, col, sums);
                 }
 """
 
-_FEW_TYPE = "typedef void ${S}_few(int64_t k, const $T *a, int64_t a_row, const $T *b, $T *sums);\n"
+_FEW_TYPE = "typedef void ${S}_few(int64_t k, const $T *a, int64_t a_row, const $T *b, int far, $T *sums);\n"
 
 
 def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
@@ -272,7 +283,7 @@ class SmallBGemmKernel(GemmKernel):
         t, s = self.tile, self.symbol
         body = f"{t.name.replace('tile', 'rows', 1)}{'_deep' * self.deep}"
         given = names(t) | bf16_io.names(False, self.y_bf16, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
-        given |= {"body": body}
+        given |= {"body": body, "line": LINE // t.dtype.itemsize, "near": cached_elements(t)}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
