@@ -126,8 +126,9 @@ def _case(node: Node) -> Case | None:
     op, result = node.op, node.outputs[0]
     assert isinstance(op, KernelOp)
     sizes, starts = [constant_of(e) for e in op.sizes], [constant_of(e) for e in op.starts]
-    shapes = [v.tensor for v in (*node.inputs, result) if v is not None]
-    if None in sizes or None in starts or not op.scratch.is_const or len(shapes) != len(node.inputs) + 1:
+    read = [v for k, v in enumerate(node.inputs) if k != op.part_of]  # not what the result is a part of, and as large
+    shapes = [v.tensor for v in (*read, result) if v is not None]
+    if None in sizes or None in starts or not op.scratch.is_const or len(shapes) != len(read) + 1:
         return None
     if not all(d.is_const for t in shapes for d in t.dims()):
         return None
@@ -135,7 +136,7 @@ def _case(node: Node) -> Case | None:
     types = [np.dtype(f"V{t.dtype.itemsize}") if t.dtype.name == "bf16" else t.dtype.numpy for t in shapes]
     operands = [
         (count, dtype, start or 0, v is not None and v.const is not None)
-        for count, dtype, start, v in zip(counts, types, starts, node.inputs, strict=False)
+        for count, dtype, start, v in zip(counts, types, starts, read, strict=False)
     ]
     return Case(op.kernel, [s or 0 for s in sizes], operands, (counts[-1], types[-1]), int(op.scratch), node.name)
 

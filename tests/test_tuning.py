@@ -94,6 +94,19 @@ def test_kernels_without_scratch_for_this_call(tmp_path: Path, monkeypatch: pyte
     assert any(name.startswith("dots") for name in times) and any(name.startswith("packed") for name in times)
 
 
+def test_kernels_whose_results_are_parts_of_a_concatenation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What results are a part of, as the quarters of a transposed convolution, is no operand of their kernels."""
+    monkeypatch.setenv("IRC_CACHE_DIR", str(tmp_path / "cache"))
+    weights = numpy_helper.from_array(np.random.default_rng(0).standard_normal((24, 64, 4, 4), np.float32), "w")
+    node = helper.make_node("ConvTranspose", ["x", "w", "v"], ["y"], strides=[2, 2], pads=[1] * 4)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (1, 24, 10, 10)), ("y", None))]
+    bias = numpy_helper.from_array(np.ones(64, np.float32), "v")
+    graph = helper.make_graph([node], "quarters", ends[:1], ends[1:], [weights, bias])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    found = tuning.tune(irc.load(tmp_path / "m.onnx"), OPTIONS, last_is_fastest)
+    assert found.times and all(len(times) > 1 for times in found.times.values())
+
+
 def test_choices_are_followed_where_artefacts_are_cached(model: Path) -> None:
     before = irc.compile(model, backend="c")
     expected = before(arrays())
