@@ -215,11 +215,10 @@ class Selector:
             if found is not None:
                 self.apply(node, found)
                 done += 1
-                self.graph.prune()
         return done
 
     def apply(self, node: Node, selection: Selection) -> None:
-        """Replace a node and its epilogue by the kernel."""
+        """Replace a node and its epilogue by the kernel, and remove what only they read."""
         part = self._part(selection)
         op = KernelOp(
             selection.kernel,
@@ -229,12 +228,15 @@ class Selector:
             part_of=len(selection.operands) if part else None,
         )
         old = part.result if part else selection.result
+        before = old.producer
         made = self.graph.new_value(selection.result.name, old.type)
         name = node.name or (old.producer.name if old.producer else "")
         operands = [v for v, _ in selection.operands] + ([part.destination] if part else [])
         layers = layers_between(self.elements, operands, old)
         self.graph.add_node(op, operands, [made], name, node.loc, layers)
         replace_value(self.graph, old, made)
+        if before is not None:
+            self.graph.prune_back(before)
         for reader in made.uses:
             self.elements.forget(reader)
 
