@@ -127,6 +127,8 @@ beside its vectors, where several are folded before they are read again."""
 STORED_ROW, CUT_ROW = 20.0, 4.0
 """Cycles until a short row that was stored can be loaded at other places; and to load the ends of a row, of which lanes
 lie beside it."""
+PICKED_ROW = 1.0
+"""Cycles that a row of a pool takes beside its vectors, where tables know the columns of windows."""
 FUNCTION = 10.0
 """Cycles to compute a mathematical function of a vector."""
 AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0

@@ -61,47 +61,19 @@ IRC_INLINE void ${S}_row(const ${S}_args *g, const $T *x, int64_t n, $T *y, int6
     }
 }
 
-${short}static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y$counts) {$room$know
+static void ${S}_plane(const ${S}_args *g, const $T *x, $T *y$counts) {$room
     for (int64_t oy = 0; oy < g->oh; oy++) {
         int64_t first;
         const int64_t top = oy * $SH - g->pad_h, n = ${S}_taps(top, 0, g->ih, $KH, $DH, &first);
         const int64_t left = (g->oh - oy) * g->ow;
         const $T *from = x + (top + first * $DH) * g->iw;
         $T *to = y + oy * g->ow;$share
-        ${choose}if (n == $KH) ${S}_row(g, from, $KH, to, left$given);
+        if (n == $KH) ${S}_row(g, from, $KH, to, left$given);
         else if (n) ${S}_row(g, from, n, to, left$given);
         else for (int64_t j = 0; j < g->ow; j++) to[j] = $nothing;
     }
 }
 """
-
-_SHORT = """
-/* The same of a row that one vector of windows covers: the columns low to high - 1 of n rows `step` apart. */
-IRC_INLINE void ${S}_short(int64_t step, int64_t low, int64_t high, int64_t ow, const $T *x, int64_t n, $T *y,
-                           int64_t left$shares) {
-    const int64_t j = 0, rest = high > $L ? high - $L : 0;
-    (void)j;
-    $V a = ${V}_load_between(x - low, low, high, ${V}_all($empty));
-    $V b = ${V}_load_between(x - low + $L, 0, rest, ${V}_all($empty));
-    for (int64_t k = 1; k < n; k++) {
-        x += step;
-        $V acc = a, next = ${V}_load_between(x - low, low, high, ${V}_all($empty));
-        a = $fold;
-        acc = b, next = ${V}_load_between(x - low + $L, 0, rest, ${V}_all($empty));
-        b = $fold;
-    }
-    $V acc = ${S}_windows(a, b);$divide
-    if (left >= $L) ${V}_store(y, acc); /* what is too much is written over */
-    else ${V}_store_part(y, acc, ow);
-}
-"""
-
-_KNOW = """
-    const int64_t iw = g->iw, ow = g->ow, low = g->pad_w, high = low + iw;
-    const int is_short = ow <= $P && low < $L && high <= 2 * $L;"""
-
-_CHOOSE = """if (n == $KH && is_short) ${S}_short($DH * iw, low, high, ow, from, $KH, to, left$given);
-        else """
 
 _SHARE = """
         int64_t ignored;
@@ -134,9 +106,12 @@ class NchwRegisterPoolKernel(PlanePool):
         oh, ow = map(likely_extent, problem.result)
         vectors = -(-ow // self._pixels)
         folded = vectors * (2 * self.window[0] if self._apart else self.window[0]) + self.window[0]
+        ends = CUT_ROW
+        if self.tile.isa.name == "avx512":  # vectors lie across lines of the cache, and each has its masks
+            folded, ends = LOADS * folded, vectors * CUT_ROW
         one = PERMUTED if self.strides[1] == 1 or self.tile.isa.name == "avx512" else PERMUTED_APART
         permuted = vectors * self.window[1] * one
-        return likely(problem.batch) * likely(problem.channels) * oh * (folded / LOADS + permuted + CUT_ROW)
+        return likely(problem.batch) * likely(problem.channels) * oh * (folded / LOADS + permuted + ends)
 
     @property
     def label(self) -> str:
@@ -176,18 +151,10 @@ class NchwRegisterPoolKernel(PlanePool):
             }
             first, passed = fill(_COUNTS, **more), ", counts, shares"
         body = given | shares | {"P": self._pixels, "apart": int(self._apart)}
-        masked = t.isa.name == "avx512"  # parts of vectors cost AVX2 more than what is left out
-        body |= {name: fill(text, **body) if masked else "" for name, text in (("know", _KNOW), ("choose", _CHOOSE))}
         return [
             prelude(t, plain(t.dtype)),
             fill(CALL, **given),
-            fill(
-                _BODY,
-                **body,
-                first=self._columns(0),
-                taps="".join(self._taps()),
-                short=fill(_SHORT, **body) if masked else "",
-            ),
+            fill(_BODY, **body, first=self._columns(0), taps="".join(self._taps())),
             *self.division(first, passed),
         ]
 
