@@ -169,6 +169,15 @@ def test_few_channels_of_short_vectors() -> None:
     assert isinstance(first(72, 384, (56, 56), (3, 3), (2, 2)), VolumeConvKernel)
 
 
+def test_groups_of_few_channels_with_many_outputs() -> None:
+    """Outputs that share loads reach nearly the peak of vectors of a line, as long as few stores follow one another."""
+    shape = (16, 512, (112, 112), (5, 5), (1, 1), (1, 1), 8)
+    found = next(iter(candidates(ConvProblem.contiguous("nchw", plain(), *shape), ISAS["avx512"]).values()))
+    assert isinstance(found, NchwGroupedKernel)
+    assert found.outputs > 1
+    assert found.outputs * found.tile.rows * found.tile.vectors <= 16
+
+
 def test_works_are_told_apart() -> None:
     """Measured choices of one layout, precision or shape are no others'."""
     problems = [

@@ -45,6 +45,10 @@ ROW, TILE_BEGINS = 8.0, 12.0  # cycles to begin a row that is copied, and a tile
 DENSE, DENSE_SHORT, DENSE_IN_HALVES = 0.75, 0.88, 0.97
 """The part of the peak that tiles reach where channels meet several others; and with stride 1 of vectors that are half
 a line of the cache, of which few loads meet two lines, and where a core does one vector a cycle, as two halves."""
+DENSE_WHOLE, LOADING, CROWDED = 0.95, 0.15, 0.07
+"""The same with stride 1 of vectors of a line, which nearly all loads meet two of, if loads took no time; how much less
+it is where they take as long as the products, and where sums are in more than half of the registers: so many stores
+that follow one another wait for lines of a large result."""
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -102,6 +106,9 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
             dense = DENSE_IN_HALVES
         elif p.strides == (1, 1) and t.isa.vector == AVX2.vector and p.ic <= NEAR:
             dense = DENSE_SHORT
+        elif p.strides == (1, 1) and t.isa.vector == 64:
+            loading = (loads + self.outputs * p.taps / LOADS) * t.isa.fma / (accumulators * p.taps)
+            dense = DENSE_WHOLE - LOADING * min(1.0, loading) - CROWDED * (accumulators > t.isa.registers // 2)
         peak = t.isa.fma * (dense if p.groups == 1 or p.ic > 1 else 1)
         tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
         groups = -(-oh // (t.rows * self.step))
