@@ -12,10 +12,11 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, f64
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
-from irc.ops.activation import Sigmoid
+from irc.ops.activation import Sigmoid, Softplus
 from irc.ops.arithmetic import Mul, Neg
 from irc.ops.conv import Conv
 from irc.ops.layout import Reshape
+from irc.ops.mathematics import Tanh
 from irc.ops.norm import InstanceNormalization
 from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
@@ -42,6 +43,19 @@ def swish(graph: Graph, node: Node) -> Value | None:
         of = gate.producer if gate is not None else None
         if x is not None and of is not None and isinstance(of.op, Sigmoid) and of.inputs[0] is x and alone(graph, of):
             return Builder(graph, node.name, node.loc).Swish(x)
+    return None
+
+
+def mish(graph: Graph, node: Node) -> Value | None:
+    """Recognise x · tanh(softplus(x)), as which models are written whose opset has no Mish."""
+    a, b = node.inputs
+    for x, gate in ((a, b), (b, a)):
+        tanh = gate.producer if gate is not None else None
+        if x is None or tanh is None or not isinstance(tanh.op, Tanh) or not alone(graph, tanh):
+            continue
+        plus = tanh.inputs[0].producer if tanh.inputs[0] is not None else None
+        if plus is not None and isinstance(plus.op, Softplus) and plus.inputs[0] is x and alone(graph, plus):
+            return Builder(graph, node.name, node.loc).Mish(x)
     return None
 
 
@@ -98,4 +112,4 @@ def along_channels(constant: Value | None, given: Value) -> Array | None:
     return np.broadcast_to(constant.const.array.reshape(-1).astype(np.float64), [channels])
 
 
-RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish,), Neg: (negated,), Reshape: (group_norm,)}
+RULES: dict[type[Op], tuple[Rule, ...]] = {Mul: (swish, mish), Neg: (negated,), Reshape: (group_norm,)}
