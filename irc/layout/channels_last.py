@@ -337,7 +337,10 @@ def _is_product(node: Node) -> bool:
 
 
 def _standing_alone(graph: Graph, taken: Sequence[Node], integers: set[Node]) -> list[Node]:
-    """List the convolutions whose regions have fewer than `FEWEST`, and no border where channels are last anyway."""
+    """List the convolutions whose regions have fewer than `FEWEST`, and no border where channels are last anyway.
+
+    Those of the remainders of one ConvTranspose, which read one tensor and are interleaved, count as one.
+    """
     if len(taken) < FEWEST:
         return [] if integers else list(taken)
     regions: nx.Graph[Value] = nx.Graph()
@@ -351,7 +354,9 @@ def _standing_alone(graph: Graph, taken: Sequence[Node], integers: set[Node]) ->
     found: list[Node] = []
     for values in nx.connected_components(regions):
         inside = [node for node in taken if node.outputs[0] in values]
-        if len(inside) < FEWEST and not any(v.producer in integers or _borders(v) for v in values):
+        remainders = any(v.producer is not None and isinstance(v.producer.op, Interleave) for v in values)
+        count = len({node.inputs[0] for node in inside}) if remainders else len(inside)
+        if count < FEWEST and not any(v.producer in integers or _borders(v) for v in values):
             found += inside
     return found
 

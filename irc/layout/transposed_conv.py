@@ -38,11 +38,13 @@ from irc.passes.replace import replace_value
 from irc.selection.conv_transpose import problem_of
 from irc.selection.layouts import LAYOUTS, cycles_in
 
-CLEARLY = 1.2
+CLEARLY, CLEARLY_LAST = 1.1, 1.2
 """How many times the cycles of what it is rewritten to the kernel of a ConvTranspose may be estimated to take: that
-reads and stores parts, of which estimates leave out what comes between them."""
-MOVED = 2.0
-"""Cycles to rearrange an element: into another layout, or between the results of remainders."""
+reads and stores parts, of which estimates leave out what comes between them; and the same among layers with the
+channels last."""
+MOVED, INTERLEAVED = 2.0, 1.0
+"""Cycles to rearrange an element: into another layout, or between the results of remainders; and for the latter with
+the channels first, in rows that loops cut as they go."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int
 
 def _is_kernel_cheaper(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> bool:
     """Tell whether the kernel for a ConvTranspose costs less than the rewritten one, `made`."""
-    return _kernel_cycles(node, isa, precision, last) < CLEARLY * _cycles(node, made, isa, precision, last)
+    clearly = CLEARLY_LAST if last else CLEARLY
+    return _kernel_cycles(node, isa, precision, last) < clearly * _cycles(node, made, isa, precision, last)
 
 
 def _kernel_cycles(node: Node, isa: Isa, precision: str, last: bool) -> float:
@@ -134,8 +137,8 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
         waiting += source.operands
         if isinstance(source.op, MatMul):
             return 0.0
-        if isinstance(source.op, Interleave | Slice):
-            total += MOVED * likely(product(value.shape))
+        if isinstance(source.op, Interleave) or (last and isinstance(source.op, Slice)):
+            total += (MOVED if last else INTERLEAVED) * likely(product(value.shape))
         if isinstance(source.op, Conv):
             x, *_ = source.operands
             moved = MOVED * (likely(product(x.shape)) + likely(product(value.shape)))

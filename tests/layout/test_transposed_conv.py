@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from irc.kernels import ISAS
-from irc.layout import transposed_conv
+from irc.layout import channels_last, transposed_conv
 from irc.opdef.builder import evaluate
 from irc.ops.conv import Conv
 from tests.support.lowering import graph_of, random
@@ -54,3 +54,29 @@ def test_what_a_convolution_leaves_out_counts() -> None:
     graph = graph_of(build, random(1, 72, 5, 5))
     assert transposed_conv.run(graph, replace(ISAS["avx512"], fma=1)) == 1
     assert [type(node.op) for node in graph.nodes] == [Conv]
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_windows_as_large_as_the_stride(isa: str) -> None:
+    """Of narrow planes the kernel would gather short rows, which loops interleave with less."""
+    weights = random(16, 384, 2, 2)
+
+    def build(b: Any, x: Any) -> Any:
+        return b.ConvTranspose(x, weights, strides=(2, 2))
+
+    graph = graph_of(build, random(1, 16, 14, 14))
+    assert transposed_conv.run(graph, ISAS[isa]) == 1
+    assert [node.op.name for node in graph.nodes] == ["Conv", "Interleave"]
+
+
+def test_remainders_alone_keep_their_layout() -> None:
+    """Convolutions that compute one ConvTranspose do not make a region: its result would be rearranged twice."""
+    weights = random(24, 512, 4, 4)
+
+    def build(b: Any, x: Any) -> Any:
+        return b.ConvTranspose(x, weights, strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1))
+
+    graph = graph_of(build, random(1, 24, 10, 10))
+    assert transposed_conv.run(graph, ISAS["avx512"]) == 1
+    assert sum(isinstance(node.op, Conv) for node in graph.nodes) == 4
+    assert channels_last.run(graph, ISAS["avx512"], "highest") == 0
