@@ -13,6 +13,7 @@ import numpy as np
 
 from irc.backends.c import quotients
 from irc.backends.c.math import FUNCTIONS, OF_ANGLES, POWERS
+from irc.backends.c.math_f64 import FUNCTIONS_F64
 from irc.backends.c.near_loops import is_near, is_near_exponent
 from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
@@ -23,7 +24,7 @@ from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 
 # name -> C function of the f32/f64 operands; a `$` takes the suffix f.  These are the functions `Call` may name.
-# Those of `irc.backends.c.math` have a helper for f32.
+# Those of `irc.backends.c.math` have a helper for f32, those of `irc.backends.c.math_f64` one for f64.
 MATH: dict[str, str] = {
     "exp": "exp$",
     "exp2": "exp2$",
@@ -423,6 +424,8 @@ class Printer:
         if fn == "fmod" and args in self.near:
             return self._helper(f"fmod_near_{arithmetic(args[0].dtype)}", *args)
         if args[0].dtype.name == "f64":
+            if fn in FUNCTIONS_F64:
+                return self._helper(f"{fn}_f64", *args)
             return f"{MATH[fn].replace('$', '')}({', '.join(self.text(a) for a in args)})", PRIMARY
         if fn == "pow" and isinstance(args[1], Const):
             exponent = float(args[1].value)

@@ -4,7 +4,8 @@ Compilers vectorise a loop around them; the results are the same whether they do
 not contracted: those that are one operation are written as one, `IRC_FMA`, which processors without it (before AVX2)
 round twice.  Each states its largest error over all floats (result against the exact value;
 infinities, NaN, denormals and signs of zero are exact), which the tests measure.  Conversions between bit patterns and
-numbers need unsigned arithmetic modulo 2^32 only.  f64 and the functions not here call the C library.
+numbers need unsigned arithmetic modulo 2^32 only.  Functions not here call the C library; those of f64 are in
+`irc.backends.c.math_f64`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from string import Template
 
 from irc.backends.c.conversions import conversion_helpers
 from irc.backends.c.math import math_helpers
+from irc.backends.c.math_f64 import math_helpers_f64
 from irc.backends.c.narrow import narrow_helpers
 from irc.backends.c.quotients import quotient_helpers
 from irc.backends.c.types import storage
@@ -273,7 +274,7 @@ static inline void irc_parallel_own(const irc_pool *pool, int64_t n, int worthwh
 
 
 def _all() -> dict[str, Helper]:
-    found = narrow_helpers(Helper) | conversion_helpers(Helper) | math_helpers(Helper)
+    found = narrow_helpers(Helper) | conversion_helpers(Helper) | math_helpers(Helper) | math_helpers_f64(Helper)
     found |= _conversion_helpers() | _wrap_helpers()
     for name in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"):
         found |= _integer_helpers(name)
