@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from irc.diagnostics import Sink
+from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, plain
 from irc.kernels.core.isa import Isa
@@ -224,6 +225,19 @@ def test_selection(isa: str) -> None:
     assert chosen(2048, 5, 12, False) is chosen(512, 3, 384, False) is chosen(2048, 8, 8, True) is ShortGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_rows_of_results_that_meet_in_the_first_cache(isa: str) -> None:
+    """Short sums whose results are rows of whole pages are computed row by row, not a panel of columns at a time."""
+
+    def chosen(n: int, k: int) -> type[Any]:
+        problem = GemmProblem.contiguous(plain(), 197, n, k, False)
+        turned = replace(problem, b=(*problem.b[:2], Dim.of(1), Dim.of(k)))
+        return type(select(turned, ISAS[isa]))
+
+    assert chosen(2000, 7) is GemmKernel
+    assert chosen(2048, 7) is chosen(3072, 7) is StripsGemmKernel
 
 
 @pytest.mark.parametrize(

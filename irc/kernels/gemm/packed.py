@@ -10,6 +10,7 @@ Threads split the output into tasks (a range of rows × a range of panels), neve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -37,6 +38,8 @@ TILES_PER_TASK = 4
 COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 LINE = 64  # bytes of a line of the caches
+WAYS, WAY = 8, 4096  # lines at places a multiple of so many bytes apart that the first cache holds
+EVICTED = 12.0  # cycles to store a line of C that is evicted before it is full, while products go on
 PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
@@ -333,7 +336,16 @@ class GemmKernel(Kernel[GemmProblem]):
         packing = m * k * costs.pack * few
         if not self.b_constant:
             packing += n * k * costs.pack + STORED * problem.streamed * self.tile.dtype.itemsize / costs.stream
-        return self.product_cycles(problem) + likely(problem.count) * packing
+        return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * packing
+
+    def _storing(self, problem: GemmProblem) -> float:
+        """Estimate the cycles of storing C where the rows of a panel are at the same places of the first cache."""
+        step = likely(problem.c[2]) * self.tile.dtype.itemsize
+        apart = WAY // math.gcd(step, WAY)
+        if likely(problem.m) <= WAYS * apart:
+            return 0.0
+        lines = likely(problem.count) * likely(problem.m) * likely(problem.n) * self.tile.dtype.itemsize / LINE
+        return lines * EVICTED / apart
 
     def product_cycles(self, problem: GemmProblem) -> float:
         """Estimate the cycles of multiplying and of waiting for B."""

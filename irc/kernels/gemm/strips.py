@@ -23,7 +23,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, LAST_COLUMNS, Variants, body_of, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, packing_columns
+from irc.kernels.gemm.packed import LONGEST_SUM, WAY, WAYS, WORTHWHILE, GemmKernel, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 
 TILES_PER_TASK = 16
@@ -47,10 +47,8 @@ MET = 10.0
 """Cycles to come to a piece of a row of B, as wide as a tile, that is in no cache and where it stands."""
 LINE = 64
 """Bytes of a line of the cache."""
-WAYS = 8
-"""Rows of A whose distance is a multiple of 4 KiB that the first cache holds."""
 CONFLICT = 1.25
-"""How many times as long products take if it does not hold the rows of a tile."""
+"""How many times as long products take if the first cache does not hold the rows of a tile of A."""
 
 _TILE = (
     """\
@@ -321,7 +319,7 @@ class StripsGemmKernel(GemmKernel):
         packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
-        if min(m, t.rows) > WAYS and problem.a[2] % (4096 // t.dtype.itemsize) == 0:
+        if min(m, t.rows) > WAYS and problem.a[2] % (WAY // t.dtype.itemsize) == 0:
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
