@@ -38,7 +38,7 @@ from irc.passes.replace import replace_value
 from irc.selection.conv_transpose import problem_of
 from irc.selection.layouts import LAYOUTS, cycles_in
 
-CLEARLY, CLEARLY_LAST = 1.1, 1.2
+CLEARLY, CLEARLY_LAST = 1.07, 1.2
 """How many times the cycles of what it is rewritten to the kernel of a ConvTranspose may be estimated to take: that
 reads and stores parts, of which estimates leave out what comes between them; and the same among layers with the
 channels last."""

@@ -69,14 +69,15 @@ def test_windows_as_large_as_the_stride(isa: str) -> None:
     assert [node.op.name for node in graph.nodes] == ["Conv", "Interleave"]
 
 
-def test_remainders_alone_keep_their_layout() -> None:
+@pytest.mark.parametrize(("channels", "plane"), [(24, 10), (256, 5)])
+def test_remainders_alone_keep_their_layout(channels: int, plane: int) -> None:
     """Convolutions that compute one ConvTranspose do not make a region: its result would be rearranged twice."""
-    weights = random(24, 512, 4, 4)
+    weights = random(channels, 512, 4, 4)
 
     def build(b: Any, x: Any) -> Any:
         return b.ConvTranspose(x, weights, strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1))
 
-    graph = graph_of(build, random(1, 24, 10, 10))
+    graph = graph_of(build, random(1, channels, plane, plane))
     assert transposed_conv.run(graph, ISAS["avx512"]) == 1
     assert sum(isinstance(node.op, Conv) for node in graph.nodes) == 4
     assert channels_last.run(graph, ISAS["avx512"], "highest") == 0
