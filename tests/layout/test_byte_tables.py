@@ -34,7 +34,7 @@ def model_of(steps: Nodes, shape: tuple[int, ...], kinds: tuple[Any, Any], same:
         "xz": given(7),
         "ys": np.float32(0.05 if same else 0.03),
         "yz": found(7 if same else -20 if found is np.int8 else 11),
-        "half": np.float32(0.5),
+        "half": np.full((1,) * len(shape), 0.5, np.float32),
         "root": np.float32(2**0.5),
         "one": np.float32(1),
         "flat": np.array([-1, shape[-1]]),
