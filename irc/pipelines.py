@@ -19,6 +19,7 @@ from irc.passes import (
     merge_branches,
     number_draws,
     pack_sequences,
+    padding,
     products_before_loops,
     recompose,
     resolve_operands,
@@ -103,12 +104,16 @@ def _quantized(isa: Isa) -> tuple[Pass, ...]:
         fake_quantized,
         integer_convolutions,
         integer_products,
+        moved_bytes,
         narrow_weights,
         quantized_sums,
     )
 
     return _each(
+        ("fold-sizes", lambda graph, sink: fold.run(graph, small=True)),
+        ("padded-convolutions", lambda graph, sink: simplify.run(graph, padding.RULES)),
         ("fake-quantized", lambda graph, sink: fake_quantized.run(graph, isa)),
+        ("moved-bytes", lambda graph, sink: moved_bytes.run(graph, isa)),
         ("integer-products", lambda graph, sink: integer_products.run(graph, isa)),
         ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa)),
         ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa)),

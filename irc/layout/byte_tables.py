@@ -1,8 +1,7 @@
-"""Steps from bytes to bytes as tables of 256 bytes, and pools of bytes.
+"""Steps from bytes to bytes as tables of 256 bytes.
 
 What stands between a DequantizeLinear of one scale and a QuantizeLinear of one scale makes a byte of each byte, so that
 256 of them say all: a GELU, a sigmoid, whatever it takes to compute.  Where each byte becomes itself, nothing is left.
-A MaxPool of dequantized bytes is one of the bytes, dequantized: floats grow with them.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import numpy as np
 from irc.expr import IndexFunction, Tensor
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import DType, TensorType, f32, i8, u8
+from irc.ir.types import TensorType
 from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import SETS
+from irc.layout.integer_operands import BYTES, all_bytes, dequantized, is_one
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
@@ -28,8 +28,7 @@ from irc.ops.arithmetic import Add, Mul, Sub
 from irc.ops.clip import Clip
 from irc.ops.gather import wrapped
 from irc.ops.layout import Flatten, Reshape, Squeeze, Unsqueeze
-from irc.ops.pool import MaxPool
-from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.ops.quantize import QuantizeLinear
 from irc.ops.variadic import Max, Min
 from irc.passes.replace import replace_value
 
@@ -39,7 +38,6 @@ VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
 """Operations that change the shape alone."""
 LONGEST = 32
 """Operations between bytes and bytes, at most."""
-BYTES = (u8, i8)
 
 
 @dataclass(frozen=True)
@@ -59,53 +57,16 @@ class Lookup(Op):
 
 
 def run(graph: Graph, isa: Isa) -> int:
-    """Rewrite such steps and pools, in place, for an instruction set with kernels of bytes.  Returns how many."""
+    """Rewrite such steps, in place, for an instruction set with kernels of bytes.  Returns how many."""
     if isa.name not in SETS:
         return 0
     done = 0
-    for node in graph.nodes:
-        if isinstance(node.op, MaxPool):
-            done += _pooled(graph, node, node.op)
     for node in graph.nodes:
         if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
             done += _looked_up(graph, node)
     if done:
         graph.prune()
     return done
-
-
-def _source(v: Value | None) -> Node | None:
-    """Return the DequantizeLinear of bytes that no constant is, by one scale, that a value is computed by, if any."""
-    node = None if v is None else v.producer
-    if node is None or not isinstance(node.op, DequantizeLinear) or node.outputs[0].dtype != f32:
-        return None
-    x, *parameters = node.operands
-    given = isinstance(x.type, TensorType) and x.type.shape is not None and x.dtype in BYTES and x.const is None
-    return node if given and all(_is_one(p) for p in parameters) else None
-
-
-def _is_one(v: Value) -> bool:
-    """Tell whether a value is a constant of one element."""
-    return v.const is not None and v.array is not None and v.array.size == 1
-
-
-def _all_bytes(kind: DType) -> Array:
-    return np.arange(256, dtype=np.uint8).view(kind.numpy)
-
-
-def _pooled(graph: Graph, node: Node, op: MaxPool) -> bool:
-    """Take the largest bytes of windows instead of the largest floats; none of them is padding alone."""
-    source = _source(node.inputs[0])
-    pads, ones = [*op.pads_begin, *op.pads_end], set(op.dilations) <= {1}
-    inside = all(p < k for p, k in zip(pads, op.kernel * 2, strict=False))
-    if source is None or not ones or not inside or op.rounding == "ceil" or any(v.uses for v in node.outputs[1:]):
-        return False
-    x, *parameters = source.operands
-    floats = run_reference(source, [np.sort(_all_bytes(x.dtype)), *(p.array for p in parameters)])[0]
-    if not np.all(np.diff(floats) > 0) or any(graph.keeps(v) for v in node.outputs[1:]):
-        return False
-    b = Builder(graph, node.name or op.name, node.loc)
-    return replace_value(graph, node.outputs[0], b.add(source.op, b.add_all(op, x)[0], *parameters))
 
 
 def _looked_up(graph: Graph, node: Node) -> bool:
@@ -119,7 +80,7 @@ def _looked_up(graph: Graph, node: Node) -> bool:
         return False
     table = _table(source, between, node)
     b = Builder(graph, node.name or node.op.name, node.loc)
-    if x.dtype != out.dtype or not np.array_equal(table, _all_bytes(x.dtype)):
+    if x.dtype != out.dtype or not np.array_equal(table, all_bytes(x.dtype)):
         if all(isinstance(step.op, QUICK | VIEWS) for step in between):
             return False
         x = b.add(Lookup(), x, b.const(table, out.dtype))
@@ -132,17 +93,17 @@ def _steps(graph: Graph, last: Node) -> tuple[Node, list[Node]] | None:
 
     They are in order, and nothing else reads their results.
     """
-    if not all(_is_one(p) for p in list(last.operands)[1:]):
+    if not all(is_one(p) for p in list(last.operands)[1:]):
         return None
     sources, found = set[Node](), dict[Node, None]()
     waiting = [last.inputs[0]]
     while waiting:
         v = waiting.pop()
         if v is None or v.const is not None:
-            if v is not None and not _is_one(v):
+            if v is not None and not is_one(v):
                 return None
             continue
-        node, source = v.producer, _source(v)
+        node, source = v.producer, dequantized(v)
         if source is not None:
             sources.add(source)
         elif node is None or not _is_step(node) or len(found) == LONGEST:
@@ -171,7 +132,7 @@ def _results(nodes: dict[Node, None]) -> Iterator[Value]:
 def _table(source: Node, between: list[Node], last: Node) -> Array:
     """Compute what becomes of every byte."""
     x = next(source.operands)
-    known: dict[Value, Array] = {x: _all_bytes(x.dtype)}
+    known: dict[Value, Array] = {x: all_bytes(x.dtype)}
     for node in (source, *between, last):
         if isinstance(node.op, VIEWS) and node.inputs[0] is not None:
             known[node.outputs[0]] = known[node.inputs[0]]

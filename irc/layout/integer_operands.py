@@ -1,4 +1,4 @@
-"""Operands of products of integers: bytes, perhaps less a zero point."""
+"""Operands that are bytes: those of products of integers, perhaps less a zero point, and dequantized ones."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from irc.ir.graph import Value
-from irc.ir.types import TensorType, i8, i32, u8
+from irc.ir.graph import Node, Value
+from irc.ir.types import DType, TensorType, f32, i8, i32, u8
+from irc.opdef.base import Array
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.layout import Reshape
+from irc.ops.quantize import DequantizeLinear
+
+BYTES = (u8, i8)
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ def bytes_of(v: Value) -> Bytes | None:
     node, whole, zero = v.producer, v.shape, None
     if node is not None and isinstance(node.op, Sub):
         v, zero = node.operands
-        if zero.dtype != i32 or not isinstance(zero.type, TensorType) or not _is_one(zero):
+        if zero.dtype != i32 or not isinstance(zero.type, TensorType) or not _has_one(zero):
             return None
         if v.shape != whole:
             return None
@@ -43,5 +47,25 @@ def fits_bytes(w: Value) -> bool:
     return array is not None and array.size > 0 and int(np.min(array)) >= -128 and int(np.max(array)) <= 127
 
 
-def _is_one(v: Value) -> bool:
+def _has_one(v: Value) -> bool:
     return all(d.is_const and int(d) == 1 for d in v.shape)
+
+
+def dequantized(v: Value | None) -> Node | None:
+    """Find the DequantizeLinear that makes floats of bytes, not those of a constant, by one scale."""
+    node = None if v is None else v.producer
+    if node is None or not isinstance(node.op, DequantizeLinear) or node.outputs[0].dtype != f32:
+        return None
+    x, *parameters = node.operands
+    given = isinstance(x.type, TensorType) and x.type.shape is not None and x.dtype in BYTES and x.const is None
+    return node if given and all(is_one(p) for p in parameters) else None
+
+
+def is_one(v: Value) -> bool:
+    """Tell whether a value is a constant of one element."""
+    return v.const is not None and v.array is not None and v.array.size == 1
+
+
+def all_bytes(kind: DType) -> Array:
+    """List all bytes, in the order of unsigned ones."""
+    return np.arange(256, dtype=np.uint8).view(kind.numpy)

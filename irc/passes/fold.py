@@ -8,7 +8,7 @@ from irc.arrays import Array
 from irc.ir.dim import Dim, DimLike
 from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.limits import constant_memory
-from irc.ir.types import TensorType
+from irc.ir.types import TensorType, boolean
 from irc.opdef.builder import infer_node, keep
 from irc.opdef.reference import run_reference
 from irc.passes.infer import substitute, told
@@ -20,12 +20,17 @@ GROWTH = 4
 """A larger one may be this many times as large as the operands (a decompressed weight).  All together may grow by this
 many times the constants of the file and by `irc.ir.limits.constant_memory()`; the rest is computed when the model runs.
 """
+SMALL = 512
+"""Bytes of a result that may be sizes or paddings."""
 MEMORY_LEFT = "constant memory left"
 """Key in a graph's extras: by how many bytes constants may still grow."""
 
 
-def run(graph: Graph) -> int:
-    """Fold nodes in place. Returns how many were removed."""
+def run(graph: Graph, small: bool = False) -> int:
+    """Fold nodes in place. Returns how many were removed.
+
+    small: only what few bytes hold, as sizes and paddings do, and what no bytes or fewer bits are turned into.
+    """
     folded = 0
     if MEMORY_LEFT not in graph.extras:
         graph.extras[MEMORY_LEFT] = constant_memory() + GROWTH * sum(map(_bytes, graph.constants()))
@@ -42,7 +47,7 @@ def run(graph: Graph) -> int:
             for value, known in zip(node.outputs, before, strict=True):
                 sizes |= told(known, value.type)
             made.update(new for v in node.outputs if (new := contents_of(graph, v)) is not None)
-        if foldable(node):
+        if foldable(node) and not (small and _is_large(node)):
             growth = sum(map(_bytes, node.outputs)) - _operand_bytes(node)
             if growth <= graph.extras[MEMORY_LEFT]:
                 graph.extras[MEMORY_LEFT] -= max(growth, 0)
@@ -61,6 +66,13 @@ def _unsized(node: Node) -> bool:
 def _varies(node: Node) -> bool:
     """Tell whether sizes of a result are not known as numbers."""
     return any(isinstance(v.type, TensorType) and not v.type.is_static for v in node.outputs)
+
+
+def _is_large(node: Node) -> bool:
+    """Tell whether a node has more results than sizes are, or dequantizes weights."""
+    return (
+        any(v.dtype.bits <= 8 and v.dtype != boolean for v in node.operands) or max(map(_bytes, node.outputs)) > SMALL
+    )
 
 
 def foldable(node: Node) -> bool:

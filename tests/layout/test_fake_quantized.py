@@ -12,7 +12,7 @@ from irc.ir.graph import Graph
 from irc.ir.types import f32, i8, i64
 from irc.ir.verify import problems
 from irc.kernels.core.isa import AVX512, NEON
-from irc.layout import fake_quantized, integer_convolutions, integer_products
+from irc.layout import fake_quantized, integer_convolutions, integer_products, moved_bytes
 from irc.opdef.builder import evaluate
 from irc.ops.pool import MaxPool
 from tests.support.lowering import graph_of
@@ -66,7 +66,6 @@ def test_convolutions_become_those_of_bytes(most: float, left: int, odd: bool) -
 
 
 def test_levels_behind_a_max_pool_and_another_shape_are_bytes() -> None:
-    """The FakeQuantize is repeated in front of the products, once for two of them."""
     weights = RANDOM.integers(-127, 128, (8, 16, 1, 1)).astype(np.int8)
     matrix = RANDOM.integers(-127, 128, (16 * 16, 5)).astype(np.int8)
 
@@ -81,8 +80,30 @@ def test_levels_behind_a_max_pool_and_another_shape_are_bytes() -> None:
     wanted = evaluate(graph, {graph.inputs[0]: X})
     assert fake_quantized.run(graph, AVX512) == 3
     assert not problems(graph)
-    assert Counter(n.op.name for n in graph.nodes)["QuantizeLinear"] == 3
+    assert moved_bytes.run(graph, AVX512) == 2
+    assert Counter(n.op.name for n in graph.nodes)["QuantizeLinear"] == 1
     assert (integer_convolutions.run(graph, AVX512), integer_products.run(graph, AVX512)) == (2, 1)
+    for got, want in zip(evaluate(graph, {graph.inputs[0]: X}), wanted, strict=True):
+        np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
+
+
+def test_groups_have_scales_of_their_own_outputs() -> None:
+    weights = RANDOM.integers(-120, 121, (4, 6, 4, 3, 3)).astype(np.int8)
+    scales = (RANDOM.random((4, 6, 1, 1, 1)) * 0.001 + 0.001).astype(np.float32)
+    points = RANDOM.integers(-3, 4, (4, 1, 1, 1, 1)).astype(np.float32)
+
+    def build(b: Any, x: Any) -> Any:
+        limits = b.const(-128 / LEVELS, f32), b.const(127 / LEVELS, f32)
+        x = b.FakeQuantize(x, *limits, *limits, levels=256)
+        w = b.Mul(b.Sub(b.Cast(b.const(weights, i8), to=f32), b.const(points, f32)), b.const(scales, f32))
+        one = b.Mul(b.Cast(b.const(weights, i8), to=f32), b.const(0.01, f32))
+        return b.GroupedConv(x, w, strides=(2, 1)), b.GroupedConv(x, one)
+
+    graph = graph_of(build, X)
+    wanted = evaluate(graph, {graph.inputs[0]: X})
+    assert fake_quantized.run(graph, AVX512) == 2
+    assert integer_convolutions.run(graph, AVX512) == 2
+    assert not problems(graph)
     for got, want in zip(evaluate(graph, {graph.inputs[0]: X}), wanted, strict=True):
         np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
 

@@ -1,0 +1,122 @@
+"""What moves dequantized bytes moves the bytes; a Concat that is quantized joins what is quantized."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.ir.graph import Graph
+from irc.ir.types import f32, i8, i64, u8
+from irc.ir.verify import problems
+from irc.kernels.core.isa import AVX512, NEON
+from irc.layout import moved_bytes
+from irc.opdef.builder import evaluate
+from irc.ops.concat import Split
+from irc.ops.pool import MaxPool
+from irc.ops.slice import Slice
+from tests.support.lowering import graph_of
+
+RNG = np.random.default_rng(5)
+X = RNG.integers(-128, 128, (2, 8, 6, 4)).astype(np.int8)
+Y = RNG.integers(-128, 128, (2, 4, 6, 4)).astype(np.int8)
+SCALES = np.linspace(0.01, 0.08, 8, dtype=np.float32)
+POINTS = np.arange(-4, 4, dtype=np.int8)
+
+
+def dequantized(b: Any, x: Any, scale: Any = 0.03, zero: Any = 5) -> Any:
+    return b.DequantizeLinear(x, b.const(np.float32(scale), f32), b.const(zero, i8), axis=1)
+
+
+def pair(b: Any, x: Any, y: Any) -> Any:
+    return b.Concat(dequantized(b, x), dequantized(b, y), axis=1)
+
+
+def of_two_scales(b: Any, x: Any, y: Any) -> Any:
+    return b.Concat(dequantized(b, x), dequantized(b, y, 0.07, -3), axis=-3)
+
+
+def of_channels(b: Any, x: Any, y: Any) -> Any:
+    return tuple(b.add_all(Split(), dequantized(b, x, SCALES, POINTS), b.const(1, i64), b.const([3, 5], i64)))
+
+
+def along_another_axis(b: Any, x: Any, y: Any) -> Any:
+    return tuple(b.add_all(Split(), dequantized(b, x, SCALES, POINTS), b.const(-1, i64), b.const([3, 1], i64)))
+
+
+def picked(b: Any, x: Any, y: Any) -> Any:
+    taken = b.Gather(dequantized(b, x), b.const([3, 0, 0], i64), b.const(2, i64))
+    return b.add(Slice(), taken, *(b.const(v, i64) for v in ([0], [5], [1], [2])))
+
+
+def turned(b: Any, x: Any, y: Any) -> Any:
+    return b.Reshape(b.Transpose(dequantized(b, x), b.const([0, 2, 3, 1], i64)), b.const([2, -1], i64))
+
+
+def windows(b: Any, x: Any, y: Any) -> Any:
+    return b.add_all(MaxPool((3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)), dequantized(b, x))[0]
+
+
+Build = Callable[[Any, Any, Any], Any]
+
+
+@pytest.mark.parametrize(
+    "build", [pair, of_two_scales, of_channels, along_another_axis, picked, turned, windows], ids=lambda f: f.__name__
+)
+def test_bytes_are_moved(build: Build) -> None:
+    graph = graph_of(build, X, Y)
+    feeds = dict(zip(graph.inputs, (X, Y), strict=True))
+    wanted = evaluate(graph, feeds)
+    assert moved_bytes.run(graph, AVX512) > 0
+    assert not problems(graph)
+    assert all(v.producer is not None and v.producer.op.name == "DequantizeLinear" for v in graph.outputs)
+    floats = [n for n in graph.nodes if n.op.name != "DequantizeLinear" and any(v.dtype == f32 for v in n.outputs)]
+    assert not floats
+    for got, want in zip(evaluate(graph, feeds), wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_operands_are_quantized_before_they_are_joined() -> None:
+    def build(b: Any, x: Any, y: Any) -> Any:
+        joined = b.Concat(b.Exp(dequantized(b, x)), b.Neg(dequantized(b, y)), axis=1)
+        return b.QuantizeLinear(joined, b.const(np.float32(0.4), f32), b.const(3, u8))
+
+    graph = graph_of(build, X, Y)
+    feeds = dict(zip(graph.inputs, (X, Y), strict=True))
+    (wanted,) = evaluate(graph, feeds)
+    assert moved_bytes.run(graph, AVX512) == 1
+    assert Counter(n.op.name for n in graph.nodes)["QuantizeLinear"] == 2
+    assert [n.op.name for n in graph.nodes][-1] == "Concat"
+    np.testing.assert_array_equal(evaluate(graph, feeds)[0], wanted)
+
+
+def _of_floats(b: Any, x: Any, y: Any) -> Any:
+    return b.Concat(dequantized(b, x), b.Neg(dequantized(b, y)), axis=1)
+
+
+def _of_other_bytes(b: Any, x: Any, y: Any) -> Any:
+    other = b.DequantizeLinear(b.Cast(y, to=u8), b.const(np.float32(0.03), f32), b.const(5, u8))
+    return b.Concat(dequantized(b, x), other, axis=1)
+
+
+def _falling(b: Any, x: Any, y: Any) -> Any:
+    return b.add_all(MaxPool((2, 2), strides=(2, 2)), dequantized(b, x, -0.03))[0]
+
+
+def _by_channels(b: Any, x: Any, y: Any) -> Any:
+    return b.Transpose(dequantized(b, x, SCALES, POINTS), b.const([0, 2, 3, 1], i64))
+
+
+@pytest.mark.parametrize("build", [_of_floats, _of_other_bytes, _falling, _by_channels], ids=lambda f: f.__name__)
+def test_what_is_not_of_such_bytes_stays(build: Build) -> None:
+    graph: Graph = graph_of(build, X, Y)
+    before = [n.op for n in graph.nodes]
+    assert moved_bytes.run(graph, AVX512) == 0
+    assert [n.op for n in graph.nodes] == before
+
+
+def test_without_kernels_of_bytes_nothing_is_moved() -> None:
+    assert moved_bytes.run(graph_of(pair, X, Y), NEON) == 0
