@@ -178,6 +178,12 @@ def test_groups_of_few_channels_with_many_outputs() -> None:
     assert found.outputs * found.tile.rows * found.tile.vectors <= 16
 
 
+def test_short_rows_of_planes() -> None:
+    """Tiles of five pixels of one row are too small; those of gathered pixels have pixels of several rows."""
+    for shape in [(240, 256, (5, 5), (3, 3), (2, 2)), (240, 256, (5, 5), (3, 3))]:
+        assert selected("avx512", "highest", "nchw", *shape) is not VolumeConvKernel, shape
+
+
 def test_works_are_told_apart() -> None:
     """Measured choices of one layout, precision or shape are no others'."""
     problems = [

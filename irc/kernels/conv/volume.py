@@ -50,7 +50,8 @@ TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
-FEW = 8
+ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
+FEW, FEWEST = 8, 6
 TURN = 0.5  # cycles to turn round and store a sum
 
 
@@ -122,7 +123,9 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             for low, high in self._ranges(start):
                 loads = t.vectors + (high - low)
                 taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
-        reached, row, far = REACHED, ROW, FAR[t.vectors]
+        reached, far = REACHED, FAR[t.vectors]
+        few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
+        row = ROW_OF_FEWEST if few else ROW
         if in_halves(t.isa):  # where products take long enough to hide how far weights are
             reached, row, far = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES, 1.0
         d = p.depth
