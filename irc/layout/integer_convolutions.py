@@ -53,9 +53,18 @@ def run(graph: Graph, isa: Isa) -> int:
     done = 0
     for node in graph.nodes:
         if isinstance(node.op, Conv) and node.outputs[0].dtype == f32:
-            done += _rewritten(graph, node)
+            done += _has_kernel(node, isa) and _rewritten(graph, node)
     graph.prune()
     return done
+
+
+def _has_kernel(node: Node, isa: Isa) -> bool:
+    """Tell whether a convolution is not depthwise of fewer channels than a vector has sums: floats are faster then."""
+    weights = node.inputs[1]
+    assert isinstance(node.op, Conv) and weights is not None
+    outputs, inputs = weights.shape[:2]
+    depthwise = inputs == 1 and outputs == node.op.group
+    return not depthwise or node.op.group >= isa.vector // 4
 
 
 def _rewritten(graph: Graph, node: Node) -> bool:

@@ -108,6 +108,20 @@ def test_groups_have_scales_of_their_own_outputs() -> None:
         np.testing.assert_allclose(got, want, atol=1e-4 * np.abs(want).max())
 
 
+@pytest.mark.parametrize(("channels", "taken"), [(8, 0), (16, 1)])
+def test_depthwise_convolutions_of_few_channels_are_of_floats(channels: int, taken: int) -> None:
+    weights = RANDOM.integers(-120, 121, (channels, 1, 1, 3, 3)).astype(np.int8)
+
+    def build(b: Any, x: Any) -> Any:
+        limits = b.const(-128 / LEVELS, f32), b.const(127 / LEVELS, f32)
+        x = b.FakeQuantize(x, *limits, *limits, levels=256)
+        return b.GroupedConv(x, b.Mul(b.Cast(b.const(weights, i8), to=f32), b.const(0.01, f32)))
+
+    graph = graph_of(build, X[:, :channels])
+    assert fake_quantized.run(graph, AVX512) == 1
+    assert integer_convolutions.run(graph, AVX512) == taken
+
+
 def test_what_no_product_of_bytes_reads_stays() -> None:
     def build(b: Any, x: Any) -> Any:
         limits = b.const(-1.0, f32), b.const(1.0, f32)
