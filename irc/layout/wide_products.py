@@ -1,13 +1,15 @@
 """Products of f16 and bf16 in f32, which kernels compute.
 
 The loops of a product of narrow floats add up in f32, too, and round once; as a kernel's operands, both factors are
-widened before it and its result is rounded behind it.  Constant factors are widened when compiling.
+widened before it and its result is rounded behind it, or behind the elementwise operations that follow
+(`irc.layout.wide_sums`).  Constant factors are widened when compiling.
 """
 
 from __future__ import annotations
 
-from irc.ir.graph import Graph, Node
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, bf16, f16, f32
+from irc.layout import wide_sums
 from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.matmul import Gemm, MatMul
@@ -18,18 +20,21 @@ PRODUCTS = Conv | ConvTranspose | Gemm | MatMul
 
 def run(graph: Graph) -> int:
     """Rewrite products of f16 and bf16, in place.  Returns how many."""
-    done = 0
+    rounded: dict[Value, Value] = {}
     for node in graph.nodes:
         if isinstance(node.op, PRODUCTS) and node.outputs[0].dtype in (f16, bf16):
-            done += _widened(graph, node)
+            _widen(graph, node, rounded)
+    wide_sums.carry(graph, dict(rounded))
     graph.prune()
-    return done
+    return len(rounded)
 
 
-def _widened(graph: Graph, node: Node) -> bool:
+def _widen(graph: Graph, node: Node, rounded: dict[Value, Value]) -> None:
     out = node.outputs[0]
     b = Builder(graph, node.name or node.op.name, node.loc)
     operands = [None if v is None else b.Cast(v, to=f32) for v in node.inputs]
-    made = b.Cast(b.add(node.op, *operands), to=out.dtype)
+    total = b.add(node.op, *operands)
+    made = b.Cast(total, to=out.dtype)
     made.type = TensorType(out.dtype, out.shape)
-    return bool(replace_value(graph, out, made))
+    if replace_value(graph, out, made):
+        rounded[made] = total

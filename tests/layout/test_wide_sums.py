@@ -1,0 +1,61 @@
+"""Elementwise operations behind a product of f16 or bf16 get its sums in f32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.ir.types import bf16, f16, f32
+from irc.ir.verify import problems
+from irc.layout import wide_products
+from irc.opdef.builder import evaluate
+from tests.support.lowering import graph_of, random
+
+
+def _between_products(b: Any, v: Any) -> Any:
+    kind = v.dtype.numpy
+    x = b.MatMul(v, random(24, 16).astype(kind))
+    gate = b.Add(b.Erf(b.Div(x, np.array(1.4140625, kind))), np.array(1, kind))
+    return b.MatMul(b.Mul(b.Mul(x, gate), np.array(0.5, kind)), random(16, 5).astype(kind))
+
+
+@pytest.mark.parametrize("type", [f16, bf16], ids=str)
+def test_nothing_is_rounded_between_products(type: Any) -> None:
+    x = random(6, 24).astype(type.numpy)
+    graph = graph_of(_between_products, x)
+    (rounded,) = evaluate(graph, {graph.inputs[0]: x})
+    assert wide_products.run(graph) == 2
+    assert not problems(graph)
+    narrow = [n for n in graph.nodes if n.outputs[0].dtype == type]
+    assert [n.outputs[0] for n in narrow] == graph.outputs
+    (got,) = evaluate(graph, {graph.inputs[0]: x})
+    tolerance = 4e-3 if type == f16 else 3e-2
+    largest = np.abs(rounded.astype(np.float32)).max()
+    assert np.abs(got.astype(np.float32) - rounded.astype(np.float32)).max() <= tolerance * largest
+
+
+def test_what_others_read_is_rounded_once() -> None:
+    x, r = random(6, 24).astype(np.float16), random(6, 16).astype(np.float16)
+    w = random(24, 16).astype(np.float16)
+
+    def build(b: Any, v: Any, s: Any) -> Any:
+        return b.Softmax(b.Relu(b.Add(b.MatMul(v, w), s)), axis=1)
+
+    graph = graph_of(build, x, r)
+    wide_products.run(graph)
+    assert not problems(graph)
+    kinds = {n.op.name: n.outputs[0].dtype for n in graph.nodes if n.op.name != "Cast"}
+    assert kinds == {"MatMul": f32, "Add": f32, "Relu": f32, "Softmax": f16}
+
+
+def test_only_what_follows_a_product_is_widened() -> None:
+    x = random(6, 24).astype(np.float16)
+
+    def build(b: Any, v: Any) -> Any:
+        return b.Relu(b.Add(v, v))
+
+    graph = graph_of(build, x)
+    assert wide_products.run(graph) == 0
+    assert all(n.outputs[0].dtype == f16 for n in graph.nodes)
