@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Any, list[Array], int, int]] = {
         lambda b, x: b.ConvTranspose(x, random(8, 6, 2, 2), random(6), strides=(2, 2)),
         [random(2, 8, 9, 7)],
         1,
-        1,
+        2,
     ),
     "transposed conv: overlapping, padded, in groups": (
         lambda b, x: b.ConvTranspose(
