@@ -21,8 +21,9 @@ from irc.opdef.reference import run_reference
 from irc.ops.concat import Concat, Split
 from irc.ops.gather import Gather
 from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
-from irc.ops.pool import MaxPool
+from irc.ops.pool import GlobalAveragePool, MaxPool
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.ops.reduce import Reduction
 from irc.ops.slice import Slice, StridedSlice
 from irc.ops.space_to_depth import DepthToSpace, ShuffleChannels, SpaceToDepth
 from irc.passes.replace import replace_value
@@ -30,6 +31,7 @@ from irc.passes.replace import replace_value
 VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
 MOVES = VIEWS | Transpose | Slice | StridedSlice | Split | Gather | DepthToSpace | SpaceToDepth | ShuffleChannels
 """Operations whose results are elements of their first operand, and of no other."""
+REDUCTIONS = Reduction | GlobalAveragePool
 
 
 def run(graph: Graph, isa: Isa) -> int:
@@ -41,7 +43,9 @@ def run(graph: Graph, isa: Isa) -> int:
         if isinstance(node.op, QuantizeLinear):
             done += _quantized_before(graph, node)
     for node in graph.nodes:
-        if isinstance(node.op, MOVES | Concat) or (isinstance(node.op, MaxPool) and _keeps_order(graph, node, node.op)):
+        if isinstance(node.op, MaxPool) and not _keeps_order(graph, node, node.op):
+            continue
+        if isinstance(node.op, MOVES | Concat | MaxPool) and not _is_read_through(node):
             done += _moved(graph, node)
     if done:
         graph.prune()
@@ -53,6 +57,12 @@ def sources(node: Node) -> list[Value]:
     if isinstance(node.op, Concat):
         return list(node.operands)
     return [next(node.operands)] if isinstance(node.op, MOVES | MaxPool) else []
+
+
+def _is_read_through(node: Node) -> bool:
+    """Tell whether nothing but reductions reads a Transpose: they read what it does, and nothing is moved."""
+    users = node.outputs[0].uses
+    return isinstance(node.op, Transpose) and bool(users) and all(isinstance(n.op, REDUCTIONS) for n in users)
 
 
 def _quantized_before(graph: Graph, last: Node) -> bool:
