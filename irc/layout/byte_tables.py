@@ -19,6 +19,7 @@ from irc.ir.types import TensorType
 from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import SETS
 from irc.layout.integer_operands import BYTES, all_bytes, dequantized, is_one
+from irc.layout.moved_bytes import VIEWS
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
@@ -27,15 +28,12 @@ from irc.ops.activation import Relu
 from irc.ops.arithmetic import Add, Mul, Sub
 from irc.ops.clip import Clip
 from irc.ops.gather import wrapped
-from irc.ops.layout import Flatten, Reshape, Squeeze, Unsqueeze
 from irc.ops.quantize import QuantizeLinear
 from irc.ops.variadic import Max, Min
 from irc.passes.replace import replace_value
 
 QUICK = Add | Sub | Mul | Max | Min | Relu | Clip
 """Operations that loops compute in vectors faster than every processor looks bytes up."""
-VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
-"""Operations that change the shape alone."""
 LONGEST = 32
 """Operations between bytes and bytes, at most."""
 

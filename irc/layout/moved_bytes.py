@@ -29,6 +29,7 @@ from irc.ops.space_to_depth import DepthToSpace, ShuffleChannels, SpaceToDepth
 from irc.passes.replace import replace_value
 
 VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
+"""Operations that change the shape alone."""
 MOVES = VIEWS | Transpose | Slice | StridedSlice | Split | Gather | DepthToSpace | SpaceToDepth | ShuffleChannels
 """Operations whose results are elements of their first operand, and of no other."""
 REDUCTIONS = Reduction | GlobalAveragePool

@@ -106,8 +106,8 @@ def build(
         pairs = sorted(zip(units, objects, strict=True), key=lambda pair: _effort(folder, pair[0]), reverse=True)
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             try:
-                begun = [pool.submit(one, *pair) for pair in pairs]  # the longest first: nobody waits for it at the end
                 tell(f"{compiler.command[0]}: 0 of {len(units)} files", measure=C_COMPILER)
+                begun = [pool.submit(one, *pair) for pair in pairs]  # the longest first: nobody waits for it at the end
                 for done, unit in enumerate(as_completed(begun), start=1):
                     part_took(C_COMPILER, *unit.result())
                     tell(f"{compiler.command[0]}: {done} of {len(units)} files", measure=C_COMPILER)

@@ -193,7 +193,11 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
     "removed": (lambda b, x: b.Exp(b.Mul(b.Reshape(x, [2, 5]), 1.0)), random(2, 5), ["Exp: loops"]),
     "a view of an input": (reshaped_output, random(2, 20, 96), ["Reshape: loops"]),
     "read by several": (shared_transpose, random(2, 20, 96), ["Transpose, MatMul: gemm", "Transpose, MatMul_1: gemm"]),
-    "a transposed convolution": (upsampled, random(1, 16, 20, 20), ["ConvTranspose, Relu: conv_transpose"]),
+    "a transposed convolution": (
+        upsampled,
+        random(1, 16, 20, 20),
+        ["ConvTranspose, Relu: pointwise", "ConvTranspose: loops"],
+    ),
     "taps as channels": (
         few_outputs,
         random(1, 3, 32, 32),

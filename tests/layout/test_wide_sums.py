@@ -1,4 +1,4 @@
-"""Elementwise operations behind a product of f16 or bf16 get its sums in f32."""
+"""What is computed of a product of f16 or bf16 gets its sums in f32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from irc.ir.types import bf16, f16, f32
+from irc.ir.types import bf16, f16, f32, i64
 from irc.ir.verify import problems
 from irc.layout import wide_products
 from irc.opdef.builder import evaluate
@@ -41,13 +41,32 @@ def test_what_others_read_is_rounded_once() -> None:
     w = random(24, 16).astype(np.float16)
 
     def build(b: Any, v: Any, s: Any) -> Any:
-        return b.Softmax(b.Relu(b.Add(b.MatMul(v, w), s)), axis=1)
+        return b.CumSum(b.Relu(b.Add(b.MatMul(v, w), s)), b.const(1, i64))
 
     graph = graph_of(build, x, r)
     wide_products.run(graph)
     assert not problems(graph)
     kinds = {n.op.name: n.outputs[0].dtype for n in graph.nodes if n.op.name != "Cast"}
-    assert kinds == {"MatMul": f32, "Add": f32, "Relu": f32, "Softmax": f16}
+    assert kinds == {"MatMul": f32, "Add": f32, "Relu": f32, "CumSum": f16}
+
+
+def test_attention_and_norms_are_of_sums() -> None:
+    x, w = random(6, 24).astype(np.float16), random(24, 24).astype(np.float16)
+
+    def build(b: Any, v: Any) -> Any:
+        norm = b.LayerNormalization(b.MatMul(v, w), random(24).astype(np.float16), random(24).astype(np.float16))
+        heads = b.Transpose(b.Reshape(norm, b.const([6, 2, 12], i64)), b.const([1, 0, 2], i64))
+        scores = b.Softmax(b.MatMul(heads, b.Transpose(heads, b.const([0, 2, 1], i64))), axis=-1)
+        return b.MatMul(scores, heads)
+
+    graph = graph_of(build, x)
+    (rounded,) = evaluate(graph, {graph.inputs[0]: x})
+    assert wide_products.run(graph) == 3
+    assert not problems(graph)
+    narrow = [n for n in graph.nodes if n.outputs[0].dtype == f16]
+    assert [n.outputs[0] for n in narrow] == graph.outputs
+    (got,) = evaluate(graph, {graph.inputs[0]: x})
+    assert np.abs(got.astype(np.float32) - rounded).max() <= 4e-3 * np.abs(rounded).max()
 
 
 def test_only_what_follows_a_product_is_widened() -> None:
