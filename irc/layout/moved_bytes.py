@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import f32
+from irc.ir.types import TensorType, f32
 from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import SETS
 from irc.layout.integer_operands import BYTES, all_bytes, dequantized, is_one
@@ -87,6 +87,8 @@ def _moved(graph: Graph, node: Node) -> bool:
     found = [n for v in moved if (n := dequantized(v)) is not None]
     if len(found) < len(moved) or len({next(n.operands).dtype for n in found}) != 1:
         return False
+    if any(v.rank is None for v in node.outputs):
+        return False
     first, b = found[0], Builder(graph, node.name, node.loc)
     bytes_, parameters = [next(n.operands) for n in found], list(first.operands)[1:]
     op = first.op
@@ -99,7 +101,8 @@ def _moved(graph: Graph, node: Node) -> bool:
         parameters = _repeated(b, found, [int(size) for size in sizes])
     inputs = [*bytes_, *node.inputs[len(moved) :]]
     for old, new in zip(node.outputs, b.add_all(node.op, *inputs), strict=True):
-        if old.type != new.type:  # bytes, not an index
+        new.type = TensorType(new.dtype, old.shape)  # with the names of sizes that only the run tells
+        if new.dtype in BYTES:  # not an index
             new = Builder(graph, first.name, first.loc).add(op, new, *parameters)
         replace_value(graph, old, new)
     return True

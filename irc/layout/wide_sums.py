@@ -47,7 +47,7 @@ def carry(graph: Graph, rounded: dict[Value, Value]) -> None:
 def _follows(node: Node, rounded: dict[Value, Value]) -> bool:
     """Tell whether a node computes something of rounded sums that f32 is computed of likewise."""
     if isinstance(node.op, MOVES):
-        return node.inputs[0] in rounded
+        return node.inputs[0] in rounded and node.outputs[0].rank is not None
     old = node.outputs[0] if isinstance(node.op, FOLLOWING) else None
     if old is None or not any(v in rounded for v in node.operands):
         return False
@@ -59,8 +59,9 @@ def _widened(graph: Graph, node: Node, rounded: dict[Value, Value]) -> Value:
     old = node.outputs[0]
     b = Builder(graph, node.name or node.op.name, node.loc)
     operands = [v if v is None or v.dtype != old.dtype else rounded.get(v) or b.Cast(v, to=f32) for v in node.inputs]
-    made = b.Cast(b.add(node.op, *operands), to=old.dtype)
-    made.type = TensorType(old.dtype, old.shape)
+    wide = b.add(node.op, *operands)
+    wide.type = TensorType(f32, old.shape)  # with the names of sizes that only the run tells
+    made = b.Cast(wide, to=old.dtype)
     put_in_place(graph, old, made)
     return made
 

@@ -79,6 +79,22 @@ def test_bytes_are_moved(build: Build) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_sizes_that_the_run_tells_keep_their_names() -> None:
+    count = np.array([3], np.int64)
+
+    def build(b: Any, x: Any, n: Any) -> Any:
+        taken = b.add(Slice(), dequantized(b, x), b.const([0], i64), n, b.const([1], i64))
+        return b.Relu(taken)
+
+    graph = graph_of(build, X, count)
+    shape = graph.outputs[0].shape
+    assert moved_bytes.run(graph, AVX512) == 1
+    assert not problems(graph)
+    assert graph.outputs[0].shape == shape
+    sliced = next(n.outputs[0] for n in graph.nodes if n.op.name == "Slice")
+    assert sliced.dtype == i8 and sliced.shape == shape
+
+
 def test_operands_are_quantized_before_they_are_joined() -> None:
     def build(b: Any, x: Any, y: Any) -> Any:
         joined = b.Concat(b.Exp(dequantized(b, x)), b.Neg(dequantized(b, y)), axis=1)

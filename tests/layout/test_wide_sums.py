@@ -69,6 +69,19 @@ def test_attention_and_norms_are_of_sums() -> None:
     assert np.abs(got.astype(np.float32) - rounded).max() <= 4e-3 * np.abs(rounded).max()
 
 
+def test_sizes_that_the_run_tells_keep_their_names() -> None:
+    x, w, sizes = random(6, 24).astype(np.float16), random(24, 24).astype(np.float16), np.array([12, -1], np.int64)
+
+    def build(b: Any, v: Any, s: Any) -> Any:
+        return b.Relu(b.Reshape(b.MatMul(v, w), s))
+
+    graph = graph_of(build, x, sizes)
+    shape = graph.outputs[0].shape
+    assert wide_products.run(graph) == 1
+    assert not problems(graph)
+    assert [n.outputs[0].shape for n in graph.nodes if n.op.name in ("Reshape", "Relu")] == [shape, shape]
+
+
 def test_only_what_follows_a_product_is_widened() -> None:
     x = random(6, 24).astype(np.float16)
 
