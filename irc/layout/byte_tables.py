@@ -17,8 +17,8 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import SETS
-from irc.layout.integer_operands import BYTES, all_bytes, dequantized, is_one
+from irc.kernels.integer.problem import BYTES, SETS
+from irc.layout.integer_operands import all_bytes, dequantized, is_one
 from irc.layout.moved_bytes import VIEWS
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder

@@ -15,7 +15,7 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, i8, i32, u8, value_range
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import SETS
+from irc.kernels.integer.problem import SETS, fills_sums
 from irc.opdef.base import Array
 from irc.opdef.builder import Builder
 from irc.opdef.conversions import as_type
@@ -64,7 +64,7 @@ def _has_kernel(node: Node, isa: Isa) -> bool:
     assert isinstance(node.op, Conv) and weights is not None
     outputs, inputs = weights.shape[:2]
     depthwise = inputs == 1 and outputs == node.op.group
-    return not depthwise or node.op.group >= isa.vector // 4
+    return not depthwise or fills_sums(node.op.group, isa)
 
 
 def _rewritten(graph: Graph, node: Node) -> bool:

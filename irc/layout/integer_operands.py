@@ -8,13 +8,12 @@ import numpy as np
 
 from irc.ir.graph import Node, Value
 from irc.ir.types import DType, TensorType, f32, i8, i32, u8
+from irc.kernels.integer.problem import BYTES
 from irc.opdef.base import Array
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.layout import Reshape
 from irc.ops.quantize import DequantizeLinear
-
-BYTES = (u8, i8)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import SETS
-from irc.layout.integer_operands import BYTES, all_bytes, dequantized, is_one
+from irc.kernels.integer.problem import BYTES, SETS
+from irc.layout.integer_operands import all_bytes, dequantized, is_one
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
 from irc.ops.concat import Concat, Split

@@ -16,9 +16,9 @@ import numpy as np
 
 from irc.expr import Const, Expr, call
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import DType, TensorType, f32, i8, i32, u8, value_range
+from irc.ir.types import DType, TensorType, f32, i32, value_range
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import SETS
+from irc.kernels.integer.problem import BYTES, SETS
 from irc.opdef.base import Array
 from irc.opdef.builder import Builder
 from irc.opdef.elementwise import Elementwise
@@ -38,7 +38,6 @@ MOST_TERMS = 8
 """Terms of a sum that is one operation, at most."""
 MOST = 2.0**31 - 256
 """A number up to which floats fit into 32 bits, however they were rounded on the way."""
-BYTES = (u8, i8)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Products of f16 and bf16 in f32, which kernels compute.
 
 The loops of a product of narrow floats add up in f32, too, and round once; as a kernel's operands, both factors are
-widened before it and its result is rounded behind it, or behind the elementwise operations that follow
-(`irc.layout.wide_sums`).  Constant factors are widened when compiling.
+widened before it and its result is rounded behind it, or behind what is computed of it (`irc.layout.wide_sums`).
+Constant factors are widened when compiling.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def run(graph: Graph) -> int:
     for node in graph.nodes:
         if isinstance(node.op, PRODUCTS) and node.outputs[0].dtype in (f16, bf16):
             _widen(graph, node, rounded)
-    wide_sums.carry(graph, dict(rounded))
+    done = len(rounded)
+    wide_sums.carry(graph, rounded)
     graph.prune()
-    return len(rounded)
+    return done
 
 
 def _widen(graph: Graph, node: Node, rounded: dict[Value, Value]) -> None:

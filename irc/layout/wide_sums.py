@@ -40,8 +40,7 @@ def carry(graph: Graph, rounded: dict[Value, Value]) -> None:
             if node.outputs[0] not in graph.outputs:
                 graph.replace_uses(node.outputs[0], rounded[x])
         elif _follows(node, rounded):
-            made = _widened(graph, node, rounded)
-            rounded[made] = _sum_of(made)
+            _widen(graph, node, rounded)
 
 
 def _follows(node: Node, rounded: dict[Value, Value]) -> bool:
@@ -54,8 +53,8 @@ def _follows(node: Node, rounded: dict[Value, Value]) -> bool:
     return old.dtype in (f16, bf16) and all(v.dtype == old.dtype for v in node.operands)
 
 
-def _widened(graph: Graph, node: Node, rounded: dict[Value, Value]) -> Value:
-    """Compute a node in f32, and return what is its result rounded."""
+def _widen(graph: Graph, node: Node, rounded: dict[Value, Value]) -> None:
+    """Compute a node in f32, and note its result by what rounds it."""
     old = node.outputs[0]
     b = Builder(graph, node.name or node.op.name, node.loc)
     operands = [v if v is None or v.dtype != old.dtype else rounded.get(v) or b.Cast(v, to=f32) for v in node.inputs]
@@ -63,11 +62,4 @@ def _widened(graph: Graph, node: Node, rounded: dict[Value, Value]) -> Value:
     wide.type = TensorType(f32, old.shape)  # with the names of sizes that only the run tells
     made = b.Cast(wide, to=old.dtype)
     put_in_place(graph, old, made)
-    return made
-
-
-def _sum_of(rounding: Value) -> Value:
-    """Return what a Cast rounds."""
-    node = rounding.producer
-    assert node is not None and node.inputs[0] is not None
-    return node.inputs[0]
+    rounded[made] = wide

@@ -127,12 +127,12 @@ def exact(name: str, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def errors(y: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Distance in units of the last place; infinite where one is NaN, or an infinity is wrong."""
-    rounded = want.astype(F)
+    """Distance from wider numbers in units of y's last place; infinite where one is NaN, or an infinity is wrong."""
+    rounded, limits = want.astype(y.dtype), np.finfo(y.dtype)
     right = (y == rounded) | (np.isnan(y) & np.isnan(want))
-    top = 2.0**128
-    wide = np.clip(y.astype(np.float64), -top, top)
-    step = np.spacing(np.minimum(np.abs(rounded), np.finfo(F).max)).astype(np.float64)
+    top = np.ldexp(want.dtype.type(1), limits.maxexp)
+    wide = np.clip(y.astype(want.dtype), -top, top)
+    step = np.spacing(np.minimum(np.abs(rounded), limits.max)).astype(want.dtype)
     found = np.abs(wide - np.clip(want, -top, top)) / step
     return np.where(right & ~np.isfinite(rounded), 0, np.where(np.isnan(found), np.inf, found))
 

@@ -12,7 +12,7 @@ import pytest
 
 from irc.backends.c import prelude
 from irc.backends.c.math_f64 import ULP_F64
-from tests.kernels.test_vecmath import COMPILERS, command_of
+from tests.kernels.test_vecmath import COMPILERS, command_of, errors
 
 pytestmark = [
     pytest.mark.skipif(not COMPILERS, reason="no C compiler"),
@@ -89,12 +89,7 @@ def test_error_is_within_the_stated_bound(library: ctypes.CDLL, name: str) -> No
     x = samples()
     with np.errstate(all="ignore"):
         y, want = called(library[f"loop_{name}"], x), getattr(np, name)(x.astype(np.longdouble))
-        rounded = want.astype(np.float64)
-        same = (y == rounded) | (np.isnan(y) & np.isnan(rounded))
-        step = np.spacing(np.minimum(np.abs(rounded), np.finfo(np.float64).max)).astype(np.longdouble)
-        top = np.ldexp(np.longdouble(1), 1024)
-        found = np.abs(np.clip(y.astype(np.longdouble), -top, top) - np.clip(want, -top, top)) / step
-    error = np.where(same & ~np.isfinite(rounded), 0, np.where(np.isnan(found), np.inf, found))
+        error = errors(y, want)
     at = int(error.argmax())
     assert error[at] <= ULP_F64[name], f"{name}({x[at]!r}) = {y[at]!r}, exact {want[at]!r}: {error[at]:.3f} ULP"
     zero = (x == 0) & (want == 0)

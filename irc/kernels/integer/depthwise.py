@@ -27,7 +27,7 @@ from irc.kernels.core.problem import Pair
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
-from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit
+from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, fills_sums
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS, QUARTERS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
@@ -242,7 +242,7 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
 
     @classmethod
     def candidates(cls, problem: IntegerConvProblem, isa: Isa) -> Iterator[Self]:
-        fits = problem.is_depthwise and not problem.is_volume and problem.channels >= isa.vector // 4
+        fits = problem.is_depthwise and not problem.is_volume and fills_sums(problem.channels, isa)
         if isa.name in SETS and fits:
             unit: Unit = "fours" if isa.fours else "pairs"
             given = (problem.signed, problem.zeroed, problem.stored, problem.rounding.fits, problem.epilogue)

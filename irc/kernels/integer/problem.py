@@ -9,6 +9,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8, i32, u8
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.epilogue import Epilogue, acc
+from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem, likely
 
 Unit = Literal["fours", "pairs", "saturating"]
@@ -134,6 +135,11 @@ def product_of_bytes(
 def products(problem: IntegerConvProblem) -> float:
     """Estimate the number of products."""
     return float(likely(problem.batch) * problem.pixels * problem.outputs * problem.ic * problem.taps)
+
+
+def fills_sums(channels: int, isa: Isa) -> bool:
+    """Tell whether a depthwise convolution has as many channels as a vector has sums, fewer of which have no kernel."""
+    return channels >= isa.vector // 4
 
 
 def joined(groups: int, dilations: Pair) -> bool:
