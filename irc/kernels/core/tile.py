@@ -42,7 +42,7 @@ typedef void ${tile}_run(int64_t k, const $T *a, const $T *b, const $T *from, in
 IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict a, const $T *restrict b,
                         const $T *from, int64_t from_row, $T *to, int64_t to_row, const $T *ahead, int64_t hop) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
-    const int U = R <= 3 ? 2 : 1; /* few rows: two independent sums hide the latency of the additions */
+    const int U = R <= 3 && R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
