@@ -246,17 +246,6 @@ class Reduce(Expr):
         return self.body.dtype
 
 
-def function_of(e: Expr) -> tuple[str, Expr] | None:
-    """Recognise a function that C has a helper of its own for. Returns the helper and the operand."""
-    match e:
-        case Bin("div", Const(1.0), Bin("add", Const(1.0), Call("exp", (Un("neg", x),)))):
-            return "sigmoid_f32", x
-        case Bin("add", Bin("max", x, Const(0.0)), Call("log1p", (Call("exp", (Bin("min", y, Un("neg", z)),)),))):
-            return ("softplus_f32", x) if x == y == z else None
-        case _:
-            return None
-
-
 def _compare_shared(cls: type[Expr]) -> None:
     """Expressions share parts, so hashing and comparing each path to one would take exponential time."""
     plain = cls.__hash__

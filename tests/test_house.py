@@ -24,7 +24,7 @@ PACKAGE = [p for p in SOURCES if p.is_relative_to(ROOT / "irc")]
 LAYERS = (
     ("irc.version", "irc.shared_name", "irc.garbage_collection", "irc.diagnostics", "irc.arrays", "irc.files"),
     ("irc.ir",),
-    ("irc.expr", "irc.traversal"),
+    ("irc.expr", "irc.functions", "irc.traversal"),
     ("irc.loops.ir", "irc.loops.builder"),
     ("irc.formats.document",),
     ("irc.opdef",),

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, children, function_of, index, rebuilt
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, children, index, rebuilt
+from irc.functions import function_of
 from irc.ir.types import f16, f32, f64
 from irc.loops.builder import COPIES, Kind, LoopBuilder
 from irc.loops.ir import Buffer

@@ -10,6 +10,7 @@ import pytest
 
 from irc.backends.c.expr import MATH
 from irc.expr import Bin, Const, Expr, Load, Un, Var, call, select
+from irc.functions import function_of
 from irc.ir import types as t
 from irc.ir.types import DType, boolean, f16, f32, f64, i8, i32, i64
 from irc.loops.ir import Program
@@ -386,3 +387,11 @@ def test_constants_are_exact(tmp_path: Path) -> None:
     found = evaluate(tmp_path, [np.zeros(3, np.float32)], [f32], results)
     for (d, v), got in zip(values, found, strict=True):
         same(got, np.full(3, v).astype(d.numpy), f"{d} {v}")
+
+
+def test_a_gelu_in_any_order_of_its_factors_is_one_function() -> None:
+    x = Var("x", f32)
+    inside = call("erf", x / 1.4142135) + 1.0
+    for gelu in (x * 0.5 * inside, x * inside * 0.5, inside * (x * 0.5), 0.5 * inside * x):
+        assert function_of(gelu) == ("gelu_f32", x)
+    assert function_of(x * 0.25 * inside) is None

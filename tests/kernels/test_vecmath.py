@@ -61,6 +61,8 @@ pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
 UNARY = sorted(set(ULP) - {"pow"})
 NEARBY = {**dict.fromkeys(OF_ANGLES, NEAR), "exp": NEAR_EXPONENTS}
 """Functions that have a shorter helper, and up to where."""
+OTHERS = ("pow_half", "gelu")
+"""Functions without a bound in units of the last place of their own."""
 EXPONENTS = (2.5, -0.3, 3.0, -7.0, 0.0, np.inf, -np.inf, np.nan, 0.01, 100.0, 1e30, 16777216.0, -33.0)
 
 
@@ -68,9 +70,9 @@ def source() -> str:
     """A loop around every function, for the compiler to vectorise."""
     text = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\n"
     text += '#define SHOWN __attribute__((visibility("default")))\n'
-    text += prelude.text([*(f"{name}_f32" for name in [*ULP, *(f"{name}_near" for name in NEARBY)]), "pow_half_f32"])
+    text += prelude.text([*(f"{name}_f32" for name in [*ULP, *(f"{name}_near" for name in NEARBY), *OTHERS])])
     loop = "(const float *restrict x, {}float *restrict y, int64_t n) {{\n    for (int64_t i = 0; i < n; i++) y[i] = "
-    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), "pow_half"]:
+    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), *OTHERS]:
         text += f"SHOWN void loop_{name}{loop.format('')}irc_{name}_f32(x[i]);\n}}\n"
     return text + f"SHOWN void loop_power{loop.format('float e, ')}irc_pow_f32(x[i], e);\n}}\n"
 
@@ -194,13 +196,25 @@ def test_square_root_as_a_power(library: ctypes.CDLL) -> None:
         assert errors(y, want).max() <= 0.5001
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_gelu_is_as_exact_as_its_roundings_leave_it(library: ctypes.CDLL, unfused: ctypes.CDLL, fused: bool) -> None:
+    x = samples(997 * (9 if fused else 90))
+    with np.errstate(all="ignore"):
+        y = called((library if fused else unfused).loop_gelu, x)
+        wide = x.astype(np.float64)
+        want = wide * 0.5 * pytest.importorskip("scipy.special").erfc(wide * -(0.5**0.5))
+        assert np.array_equal(np.isnan(y), np.isnan(want))
+        error = np.abs(np.where(y == want, 0, y - want)) / np.maximum(np.abs(wide), 1e-37)
+    assert np.nanmax(error) <= 2.5 * 2.0**-24
+
+
 def test_results_do_not_depend_on_vectors(tmp_path: Path, library: ctypes.CDLL) -> None:
     """Each compiler, with the machine's widest vectors and with none: the same bits where products are fused alike."""
     x = samples(999_983)
     fused = ["-mfma"] if "fma" in features_under_test() else []
     plain = [build(tmp_path, c, "-O1", *fused) for c in COMPILERS]
     wide = [build(tmp_path, c, "-march=native") for c in COMPILERS[1:]]
-    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), "pow_half"]:
+    for name in [*UNARY, *(f"{name}_near" for name in NEARBY), *OTHERS]:
         want = called(library[f"loop_{name}"], x)
         number = ~np.isnan(want)
         for other in (*plain, *wide):

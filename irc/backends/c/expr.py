@@ -19,7 +19,8 @@ from irc.backends.c.text import CName
 from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, storage
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, function_of
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
+from irc.functions import function_of
 from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 

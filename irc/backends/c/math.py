@@ -141,6 +141,20 @@ _SOFTPLUS = """    const float e = irc_exp_f32(-fabsf(x));
     const int32_t b = (int32_t)irc_f32_bits(x); /* a maximum of integers is one instruction, and NaN is in y */
     return irc_bits_f32((uint32_t)(b < 0 ? 0 : b)) + y;"""
 
+# Φ(-|x|) is half of 2^(|x| · p(|x|)); the exponent stays in the low bits of `shifted`, one less and with the bias of
+# exponents added: at -126 and below it is 0.  Powers are not summed apart, since of infinities that would be NaN.
+_GELU = """/* x · Φ(x), at most 2.5 · 2^-24 · |x| from the exact value */
+IRC_MATH float irc_gelu_f32(float x) {
+    const float a = fabsf(x);
+$gelu_a
+    const float t = a * q < -126.0f ? -126.0f : a * q, shifted = t + 0x1.8000fcp+23f;
+    const float r = t - (shifted - 0x1.8000fcp+23f);
+$exp2_narrow
+    const float tail = p * irc_bits_f32(irc_f32_bits(shifted) << 23);
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+"""
+
 _LOG2_WIDE = """/* log2(a), a >= 0, to 2^-37 */
 IRC_MATH double irc_log2_wide(float a) {
     const float scaled = a < 0x1p-126f ? a * 0x1p+23f : a;
@@ -342,6 +356,8 @@ _PLACES = {
     "log_f": _fused("float", "q", "f", poly.LOG),
     "erf_s": _fused("float", "q", "s", poly.ERF_NEAR),
     "erf_t": _fused("float", "p", "t", poly.ERF_FAR),
+    "gelu_a": horner("float", "q", "a", poly.ERFC_LOG2, fused="IRC_FMA_F32"),
+    "exp2_narrow": horner("float", "p", "r", poly.EXP2, fused="IRC_FMA_F32"),
     "sinh_s": _fused("float", "p", "s", poly.SINH),
     "log2_z": _fused("double", "q", "z", poly.LOG2_WIDE),
     "exp2_r": _fused("double", "p", "r", poly.EXP2_WIDE),
@@ -363,6 +379,7 @@ _SHARED: dict[str, tuple[str, tuple[str, ...]]] = {
     "quarters_f32": (_QUARTERS, ("f32_bits", "bits_f32", "f64_bits")),
     "near_quarters_f32": (_NEAR_QUARTERS, ("f64_bits",)),
     "sine_f32": (_SINE, ()),
+    "gelu_f32": (_GELU, _BITS_F32),
 }
 # Functions of one argument: (body, needs), each after what it needs.
 _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children
+from irc.functions import gelu_of
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_NAMES, C_TYPES
@@ -28,8 +29,6 @@ from irc.traversal import fold, transform, walk
 
 Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-_MOST_PARTS = 16
-"""Steps into a product in the search for a GELU, which has fewer."""
 _LONG = 72
 """Characters of an intermediate value from which on it has a name."""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"}
@@ -144,45 +143,10 @@ def recognised(expr: Expr) -> Expr:
     """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order, by calls of one function."""
 
     def visit(e: Expr) -> Expr:
-        x = _gelu(e)
+        x = gelu_of(e)
         return e if x is None else Call("gelu", (x,))
 
     return transform(expr, visit)
-
-
-def _gelu(expr: Expr) -> Expr | None:
-    """Return the operand of the GELU that an f32 expression is, if it is one."""
-    scale, factors = _product(expr)
-    if scale != 0.5 or len(factors) != 2 or expr.dtype != f32:
-        return None
-    for x, phi in (factors, factors[::-1]):
-        match phi:
-            case Bin("add", Const(1.0), Call("erf", (inner,))) | Bin("add", Call("erf", (inner,)), Const(1.0)):
-                root, rest = _product(inner)
-                if rest == _product(x)[1] == [x] and abs(root - 0.5**0.5) < 1e-7:
-                    return x
-            case _:
-                pass
-    return None
-
-
-def _product(e: Expr) -> tuple[float, list[Expr]]:
-    """Split a product of a few factors into the constant and the others."""
-    scale, factors, stack = 1.0, list[Expr](), [e]
-    for _ in range(_MOST_PARTS):
-        if not stack:
-            return scale, factors
-        match x := stack.pop():
-            case Const(value) if x.dtype == f32:
-                scale *= float(value)  # type: ignore[arg-type]
-            case Bin("mul", a, b):
-                stack += (b, a)
-            case Bin("div", a, Const(value)) if x.dtype == f32 and value:
-                scale /= float(value)  # type: ignore[arg-type]
-                stack.append(a)
-            case _:
-                factors.append(x)
-    return 1.0, [e]
 
 
 def _supported(e: Expr, names: set[str], dtype: DType) -> bool:

@@ -1,0 +1,56 @@
+"""Functions that expressions spell out, for which generated code has one of its own."""
+
+from __future__ import annotations
+
+from irc.expr import Bin, Call, Const, Expr, Un
+from irc.ir.types import f32
+
+_MOST_PARTS = 16
+"""Steps into a product in the search for a GELU, which has fewer."""
+
+
+def function_of(e: Expr) -> tuple[str, Expr] | None:
+    """Recognise a function that C has a helper of its own for. Returns the helper and the operand."""
+    match e:
+        case Bin("div", Const(1.0), Bin("add", Const(1.0), Call("exp", (Un("neg", x),)))):
+            return "sigmoid_f32", x
+        case Bin("add", Bin("max", x, Const(0.0)), Call("log1p", (Call("exp", (Bin("min", y, Un("neg", z)),)),))):
+            return ("softplus_f32", x) if x == y == z else None
+        case _:
+            x = gelu_of(e)
+            return None if x is None else ("gelu_f32", x)
+
+
+def gelu_of(expr: Expr) -> Expr | None:
+    """Return the operand of the GELU that an f32 expression is, if it is one."""
+    scale, factors = _product(expr)
+    if scale != 0.5 or len(factors) != 2 or expr.dtype != f32:
+        return None
+    for x, phi in (factors, factors[::-1]):
+        match phi:
+            case Bin("add", Const(1.0), Call("erf", (inner,))) | Bin("add", Call("erf", (inner,)), Const(1.0)):
+                root, rest = _product(inner)
+                if rest == _product(x)[1] == [x] and abs(root - 0.5**0.5) < 1e-7:
+                    return x
+            case _:
+                pass
+    return None
+
+
+def _product(e: Expr) -> tuple[float, list[Expr]]:
+    """Split a product of a few factors into the constant and the others."""
+    scale, factors, stack = 1.0, list[Expr](), [e]
+    for _ in range(_MOST_PARTS):
+        if not stack:
+            return scale, factors
+        match x := stack.pop():
+            case Const(value) if x.dtype == f32:
+                scale *= float(value)  # type: ignore[arg-type]
+            case Bin("mul", a, b):
+                stack += (b, a)
+            case Bin("div", a, Const(value)) if x.dtype == f32 and value:
+                scale /= float(value)  # type: ignore[arg-type]
+                stack.append(a)
+            case _:
+                factors.append(x)
+    return 1.0, [e]
