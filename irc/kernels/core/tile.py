@@ -261,21 +261,24 @@ def bodies(tile: Tile, variants: Variants) -> list[Part]:
 
 def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> str:
     """Print `NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
-    have, narrow = set(variants.heights), variants.narrow
-
-    def table(width: int) -> str:
-        rows = range(1, max(have) + 1)
-        return ", ".join(f"{tile.name}_{variants.instance(r, width)}" if r in have else "0" for r in rows)
-
+    narrow = variants.narrow
     given = names(tile) | {"S": symbol}
-    one = f"\n    static {tile.name}_run *const narrow[] = {{{table(1)}}};" if narrow else ""
+    one = f"\n    static {tile.name}_run *const narrow[] = {{{table_of(tile, variants, 1)}}};" if narrow else ""
     return epilogue_of(symbol, tile, epilogue) + fill(
         _BLOCK,
         **given,
-        whole=table(tile.vectors),
+        whole=table_of(tile, variants, tile.vectors),
         narrow_table=one,
         choose=body_of(tile, narrow, "rows"),
         plain=int(not epilogue.key()),
+    )
+
+
+def table_of(tile: Tile, variants: Variants, width: int) -> str:
+    """Print the initialiser of a table of the bodies `width` vectors wide, by their rows less one."""
+    have = set(variants.heights)
+    return ", ".join(
+        f"{tile.name}_{variants.instance(r, width)}" if r in have else "0" for r in range(1, max(have) + 1)
     )
 
 

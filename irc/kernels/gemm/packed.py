@@ -179,7 +179,7 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
-_BODY = """
+SPLIT = """
 typedef struct {
     int64_t tiles, low, extra; /* the first `extra` tiles are one row higher than `low` */
 } ${S}_rows;
@@ -188,7 +188,9 @@ IRC_INLINE ${S}_rows ${S}_split(int64_t m) {
     const int64_t tiles = m > 0 ? (m + $MR - 1) / $MR : 1;
     return (${S}_rows){tiles, m / tiles, m % tiles};
 }
-
+"""
+"""How rows are cut into tiles of nearly equal height."""
+_RANGE = """
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
                        char *own, int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
@@ -240,17 +242,20 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
         k0 += chunk;
     } while (k0 < g->k);
 }
+"""
 
+PARTS = """
 /* Tasks: ranges of rows x ranges of columns of every matrix.  Those in a column follow one another where the output is
  * wide, those in a row where it is high, so that neighbours, which are done together, share more. */
 typedef struct {
-    int64_t tiles, down, across, inner, outer;
+    int64_t tiles, columns, down, across, inner, outer;
 } ${S}_plan;
 
 IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
-    const int64_t tiles = ${S}_split(g->m).tiles, down = (tiles + $TT - 1) / $TT, across = (g->n + $NT - 1) / $NT;
+    const int64_t tiles = ${S}_split($rows).tiles, columns = $columns;
+    const int64_t down = (tiles + $TT - 1) / $TT, across = (columns + $NT - 1) / $NT;
     const int wide = g->n > g->m;
-    return (${S}_plan){tiles, down, across, wide ? down : across, wide ? across : down};
+    return (${S}_plan){tiles, columns, down, across, wide ? down : across, wide ? across : down};
 }
 
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
@@ -268,13 +273,14 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *b = $packed_b;
         ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, own, plan.tiles * row0 / plan.down,
-                   plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < g->n ? at1 * $NT : g->n);
+                   plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < plan.columns ? at1 * $NT : plan.columns);
         begin += run * lines;
     }
 }
 """
+"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`."""
 
-_ENTRY = """
+ENTRY = """
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
     const ${S}_plan plan = ${S}_tasks(g);
@@ -487,8 +493,10 @@ class GemmKernel(Kernel[GemmProblem]):
             fill(PACK_ROWS, **given),
             *([] if self.b_constant else [*packing_columns(s, t), fill(_PACK_B, **given)]),
             "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
-            fill(_BODY, **given, slot_starts=starts, packed_b=packed),
-            fill(_ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
+            fill(SPLIT, **given),
+            fill(_RANGE, **given),
+            fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n"),
+            fill(ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
 
     @property

@@ -1,0 +1,126 @@
+"""Strassen's products against their definition: edges of halves and tiles, rows and columns that must not be mixed."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from irc.kernels import ISAS, Epilogue, plain
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.registry import select
+from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.strassen import ALIKE, StrassenGemmKernel
+from tests.kernels.test_kernels import M, Pool, build, compilers, invoke, noise, residual, run_gemm
+
+pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+
+
+def made(isa: Isa, m: Any, epilogue: Epilogue | None = None) -> StrassenGemmKernel:
+    """The kernel with the first tile, for m rows."""
+    problem = GemmProblem.contiguous(epilogue or plain(), m, 64, 64, constant=True)
+    return next(iter(StrassenGemmKernel.candidates(problem, isa)))
+
+
+def same(x: Any) -> Any:
+    """The epilogue that stores the sums."""
+    return x
+
+
+def product(lib: ctypes.CDLL, kernel: StrassenGemmKernel, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
+    """A · B, of matrices without gaps."""
+    (m, k), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), np.float32)
+    invoke(lib, kernel, a, kernel.pack_b(b), c, m, n, k, 0, 0, k, 1, 0, 0, 0, 0, n, 1, 1)
+    return c
+
+
+@pytest.mark.parametrize(("isa", "fused"), [("avx512", False), ("avx512", True), ("avx2", True), ("plain", False)])
+def test_edges(tmp_path: Path, isa: str, fused: bool) -> None:
+    """Any rows, columns and depth, odd ones and one of each, in one kernel; columns of A side by side, too."""
+    kernel = made(ISAS[isa], M, residual() if fused else None)
+    lib, panel, rows = build(tmp_path, [kernel]), kernel.tile.panel, kernel.tile.rows
+    sizes = [(m, panel + 1, 5) for m in (*range(1, 2 * rows + 3), 4 * rows - 1, 20 * rows + 3)]
+    sizes += [(rows + 3, n, 6) for n in (1, panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 1, 6 * panel - 1)]
+    sizes += [(2 * rows - 1, panel + 5, k) for k in (1, 2, 3, 127, 128, 129, 130, 511, 600, 1100)]
+    for i, (m, n, k) in enumerate(sizes):
+        slots = [noise(n), noise(m), noise(1), noise(m, n)] if fused else []
+
+        def wanted(x: Any, *s: Any) -> Any:
+            return np.maximum(x + s[0], 0) * s[1][:, None] * s[2] + s[3] if s else x
+
+        run_gemm(lib, kernel, noise(m, k), noise(k, n), slots, wanted, transposed=i % 2 == 1)
+
+
+@pytest.mark.parametrize("m", [33, 64, 97])
+def test_known_rows(tmp_path: Path, m: int) -> None:
+    """There are bodies for the heights of both halves."""
+    kernel = made(ISAS["avx2"], m)
+    run_gemm(build(tmp_path, [kernel]), kernel, noise(m, 70), noise(70, 90), [], same)
+
+
+def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
+    kernel = made(ISAS["avx2"], M)
+    lib, a, b = build(tmp_path, [kernel]), noise(301, 90), noise(90, 300)
+    alone = run_gemm(lib, kernel, a, b, [], same)
+    for chunk in (1, 2, 5):
+        assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], same, pool=Pool(chunk)))
+
+
+def test_error_is_that_of_a_sum(tmp_path: Path) -> None:
+    """In norm it stays below what one sum of all products loses, and that of seven products is not lost either."""
+    kernel = made(ISAS["avx2"], 64)
+    lib, a, b = build(tmp_path, [kernel]), noise(64, 768), noise(768, 64)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    summed = np.zeros((64, 64), np.float32)
+    for k in range(768):
+        summed += np.outer(a[:, k], b[k])
+    errors = [np.linalg.norm(c - exact) / np.linalg.norm(exact) for c in (product(lib, kernel, a, b), summed)]
+    assert errors[0] < 1.1 * errors[1] and errors[0] < 8e-7
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_what_is_in_one_row_stays_there(tmp_path: Path, value: float) -> None:
+    """The other rows have the results that they have without it, to rounding: none shares a product with it."""
+    kernel = made(ISAS["avx512"], M)
+    lib, a, b = build(tmp_path, [kernel]), noise(80, 100), noise(100, 70)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    for row in (0, 39, 40, 79):
+        changed = a.copy()
+        changed[row, 7] = value
+        others = np.arange(80) != row
+        np.testing.assert_allclose(product(lib, kernel, changed, b)[others], exact[others], rtol=0, atol=2e-4)
+
+
+def test_small_rows_and_columns_beside_large_ones(tmp_path: Path) -> None:
+    """Each result is as near as the product of its own row and column: one of them times 10000 costs none a digit."""
+    kernel = made(ISAS["avx2"], M)
+    lib = build(tmp_path, [kernel])
+    for large in (2 * ALIKE, 1e4):
+        for row, column in ((0, 0), (70, 0), (0, 90), (33, 61)):
+            a, b = noise(72, 200), noise(200, 100)
+            a[row] *= large
+            b[:, column] *= large
+            sizes = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(b, axis=0)
+            error = np.abs(product(lib, kernel, a, b) - a.astype(np.float64) @ b.astype(np.float64)) / sizes
+            assert error.max() < 1e-6, (large, row, column)
+
+
+def test_rows_of_zeros_stay_zeros(tmp_path: Path) -> None:
+    """Padding beside other rows: nothing of them remains of what is added and subtracted again."""
+    kernel = made(ISAS["avx2"], M)
+    a, b = noise(48, 100), noise(100, 64)
+    a[24:] = 0
+    assert not product(build(tmp_path, [kernel]), kernel, a, b)[24:].any()
+
+
+def test_selection() -> None:
+    """Of many products for each element; of few rows, or short sums, the additions and the larger B cost more."""
+    for isa in (ISAS["avx512"], ISAS["avx2"]):
+        for m, n, k in ((128, 1536, 384), (1, 3072, 768), (8, 3072, 768), (3136, 64, 32)):
+            kernel = select(GemmProblem.contiguous(plain(), m, n, k, constant=True), isa)
+            assert isinstance(kernel, StrassenGemmKernel) == (m == 128), (isa.name, m, n, k)
+    assert not list(StrassenGemmKernel.candidates(GemmProblem.contiguous(plain(), 128, 1536, 384, False), ISAS["avx2"]))
