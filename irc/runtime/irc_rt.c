@@ -19,8 +19,8 @@
 /* How long a thread spins for a job, and the caller for a piece that somebody else has begun, before they sleep.  Short:
  * spinning uses up what the system grants a thread on a processor that others want too, and keeps a processor from a
  * thread that is held up elsewhere; who sleeps is woken at once.  But that takes tens of microseconds, so a thread whose
- * last sleep was shorter than LONGEST_SPIN spins as long, as between the runs of a small model, unless more than a
- * HELD_UPth of its time went to others lately, in RECENT nanoseconds. */
+ * last sleep was shorter than LONGEST_SPIN spins as long, as between the runs of a small model, and so does the caller
+ * for pieces, unless more than a HELD_UPth of its time went to others lately, in RECENT nanoseconds. */
 #define SPIN_NANOSECONDS 20000
 #define LONGEST_SPIN 100000
 #define HELD_UP 32
@@ -63,6 +63,7 @@ struct pool {
 
     _Alignas(LINE) pthread_mutex_t busy; /* held during a parallel_for */
     unsigned job;                        /* the number of the last; read by who holds it */
+    int64_t brief_until;                 /* by nanoseconds(): until then the caller spins briefly; the same */
 
     _Alignas(LINE) atomic_uint pending; /* pieces that are not finished */
 
@@ -253,12 +254,30 @@ static void publish(pool *p, unsigned job, int64_t n, void (*fn)(void *arg, int6
     }
 }
 
-static void wait_for_workers(pool *p) {
-    for (int64_t limit = nanoseconds() + SPIN_NANOSECONDS; nanoseconds() < limit;)
+/* Spins until nothing is left to be finished, but no longer than that: whether nothing is. */
+static int spin_until_done(pool *p, int64_t longest) {
+    for (int64_t limit = nanoseconds() + longest; nanoseconds() < limit;)
         for (int k = 0; k < 64; ++k) {
-            if (is_done(p)) return;
+            if (is_done(p)) return 1;
             pause_thread();
         }
+    return 0;
+}
+
+/* Spins on as long as a thread may: whether nothing is left.  If others had the processor meanwhile, the caller soon
+ * sleeps instead, for a time. */
+static int spin_on_until_done(pool *p) {
+    const int64_t begin = nanoseconds();
+    if (begin < p->brief_until) return 0;
+    const int64_t had = nanoseconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const int done = spin_until_done(p, LONGEST_SPIN - SPIN_NANOSECONDS);
+    const int64_t end = nanoseconds(), held_up = end - begin - (nanoseconds_of(CLOCK_THREAD_CPUTIME_ID) - had);
+    if (held_up * HELD_UP >= LONGEST_SPIN) p->brief_until = end + RECENT;
+    return done;
+}
+
+static void wait_for_workers(pool *p) {
+    if (spin_until_done(p, SPIN_NANOSECONDS) || spin_on_until_done(p)) return;
     pthread_mutex_lock(&p->lock);
     atomic_store(&p->caller_sleeps, 1);
     while (!is_done(p)) pthread_cond_wait(&p->done, &p->lock);
