@@ -160,7 +160,7 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     kernels = [dots("avx512", 67, 6, True), dots("avx512", 67, 6, False), strips]
     lib = build(tmp_path, kernels)
     for kernel in kernels:
-        for sizes in ((100, 300, 67), (5, 3000, 67)):
+        for sizes in ((100, 300, 67), (5, 3000, 67), *([(150, 700, 300)] if kernel is strips else [])):
             alone = run(lib, kernel, sizes)
             for chunk in (1, 2, 5):
                 pool = Pool(chunk)
@@ -181,6 +181,24 @@ def test_few_columns_are_tasks_by_rows(tmp_path: Path) -> None:
     pool = Pool(1)
     run(build(tmp_path, [kernel]), kernel, (16, 600, 49), pool=pool)
     assert pool.pieces == [4]
+
+
+@pytest.mark.parametrize(("m", "rows", "columns"), [(120, 120, 64), (420, 210, 128)])
+def test_threads_pack_parts_of_a_wide_b(tmp_path: Path, m: int, rows: int, columns: int) -> None:
+    """The first half of the tasks computes all rows of half the columns, or, of many rows, half of them."""
+    kernel = StripsGemmKernel.design(ISAS["avx512"], f32, M, M, plain(), False, (14, 2))
+    n, pool = 128, Pool(1)
+    c = np.zeros((m, n), np.float32)
+
+    def first_half(_self: Any, pieces: int, part: Any, given: Any) -> None:
+        part(given, 0, pieces // 2)
+
+    pool.parallel_for = PARALLEL_FOR(first_half)
+    sizes = {"m": m, "n": n, "k": 64, "a_row": 64, "a_col": 1, "b_row": n, "b_col": 1, "c_row": n}
+    sizes |= {"batch0": 1, "batch1": 1}
+    order = (sizes.get(name, 0) for name in kernel.sizes)
+    invoke(build(tmp_path, [kernel]), kernel, noise(m, 64), noise(64, n), c, *order, pool=pool)
+    assert c[:rows, :columns].all() and (c != 0).sum() == rows * columns
 
 
 def test_tasks_of_dot_products_are_alike(tmp_path: Path) -> None:
@@ -275,7 +293,7 @@ def test_one_row_reads_lines_in_order_where_vectors_are_two_halves() -> None:
     """From caches, B is there sooner as one run of lines: 1x768x768 takes 28 us, by panels of three lines 34."""
     problem, halves = GemmProblem.contiguous(plain(), 1, 768, 768, True), replace(ISAS["avx512"], fma=1)
     near, far = (select(p, halves) for p in (problem, replace(problem, distant=True)))
-    assert type(near) is type(far) is GemmKernel
+    assert type(near) is GemmKernel and type(far) is GemmKernel
     assert (near.tile.vectors, far.tile.vectors) == (1, 3)
 
 

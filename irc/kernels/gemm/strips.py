@@ -4,7 +4,8 @@ A tile reads its rows of A where they stand, by broadcasts.  Of B a block, as ma
 the second cache, is packed on the stack, row by row, where all tiles of rows of a task meet it; a single tile reads B
 where it stands, some rows of B at a time.  Between blocks of k the sums stand in C.
 
-Threads split the output into ranges of rows × ranges of columns, never k: results do not depend on them.
+Threads split the output into ranges of rows × ranges of columns, never k: results do not depend on them.  Of a B with
+as many columns as A has rows each packs and reads a part, else each reads a part of A.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ ROWS_AT_ONCE, PIECE = 16, 8192
 """Rows of B that a single tile reads at once where they stand, at least; elements, while there are fewer."""
 COPIED = 0.12
 """Cycles to pack an element of B whose rows are contiguous."""
+TURNED = 3
+"""How many times as long packing takes where the columns of B are contiguous."""
 COLUMNS_AT_ONCE, FETCHED = 128, 0.08
 """Columns after which A is read again, and the cycles to do so, an element."""
 MET = 10.0
@@ -262,27 +265,35 @@ IRC_INLINE int64_t ${S}_lines(const ${S}_args *g, int64_t lines, int64_t rows) {
     return most < 1 ? 1 : most < lines ? most : lines;
 }
 
-/* Tasks begin to end: matrices outermost, then ranges of rows, then ranges of columns; those beside each other at
- * once, so that long pieces of the rows of B are read. */
+/* Whether ranges of columns are outermost: then threads pack parts of B of their own, but all of them read A.  To pack
+ * an element of B takes as long as to read one of A, or $turned times as long where columns are contiguous. */
+IRC_INLINE int ${S}_wide(const ${S}_args *g) { return (g->b_col == 1 ? 1 : $turned) * g->n >= g->m; }
+
+/* Tasks begin to end: matrices outermost, then ranges of rows, then ranges of columns, or these the other way round;
+ * those beside each other at once, so that long pieces of the rows of B are read. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t tiles = (g->m + $MR - 1) / $MR, across = (g->n + $NC - 1) / $NC;
     const int64_t down = ${S}_down(g, tiles, across);
     const int64_t most = ${S}_span(g) / $NC, rows = (g->m + down - 1) / down;
+    const int wide = ${S}_wide(g);
+    const int64_t inner = wide ? down : across, outer = wide ? across : down;
     while (begin < end) {
         const int64_t image = begin / across / down, i = image / g->batch1, j = image % g->batch1;
-        const int64_t t = begin / across % down, first = begin % across, left = across - first;
+        const int64_t line = begin / inner % outer, first = begin % inner, left = inner - first;
         int64_t run = left < end - begin ? left : end - begin, lines = 1;
-        if (run == across) {
-            lines = down - t < (end - begin) / across ? down - t : (end - begin) / across;
-            lines = ${S}_lines(g, lines, rows);
-        }
+        if (run == inner) lines = outer - line < (end - begin) / inner ? outer - line : (end - begin) / inner;
+        const int64_t row0 = wide ? first : line, row1 = row0 + (wide ? run : lines);
+        const int64_t col0 = wide ? line : first, col1 = col0 + (wide ? lines : run);
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        for (int64_t at = first, more; at < first + run; at += more) {
-            more = first + run - at < most ? first + run - at : most;
-            ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
-                       ($T *)own, tiles * t / down, tiles * (t + lines) / down, at * $NC,
-                       (at + more) * $NC < g->n ? (at + more) * $NC : g->n);
+        for (int64_t row = row0, high; row < row1; row += high) {
+            high = col1 - col0 == across || wide ? ${S}_lines(g, row1 - row, rows) : row1 - row;
+            for (int64_t at = col0, more; at < col1; at += more) {
+                more = col1 - at < most ? col1 - at : most;
+                ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1,
+                           ($T *)own, tiles * row / down, tiles * (row + high) / down, at * $NC,
+                           (at + more) * $NC < g->n ? (at + more) * $NC : g->n);
+            }
         }
         begin += run * lines;
     }
@@ -370,7 +381,7 @@ class StripsGemmKernel(GemmKernel):
         }
         given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
         given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
-        given |= {"TT": TILES_PER_TASK, "tasks": TASKS, "worthwhile": WORTHWHILE}
+        given |= {"TT": TILES_PER_TASK, "tasks": TASKS, "turned": TURNED, "worthwhile": WORTHWHILE}
         widths = (1, t.vectors) if self.narrow else (t.vectors,)
 
         def table(width: int) -> str:
