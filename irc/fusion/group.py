@@ -279,7 +279,8 @@ class Grouper:
         for r in element.reduces:
             for var, extent in zip(r.vars, r.extents, strict=True):
                 ranges.declare(var, extent)
-        inliner = self._inliner(ranges)
+        cluster = None if value.producer is None else self.cluster_of.get(value.producer)
+        inliner = self._inliner(ranges, cluster)
         e = inliner.read(value_of(load), tuple(inliner.ranges.simplify(i) for i in load.index))
         return not any(irregular(inliner.ranges.dim(i)) for x in walk(e) if isinstance(x, Load) for i in x.index)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,6 +89,20 @@ def test_a_chain_of_squares_takes_steps_in_proportion_to_its_length(
         draft = driver.sources(squares, options) if backend == "c" else driver.generate(squares, "numpy", options)
     assert visits[0] < VISITS
     assert sum(len(text) for text in draft.files.values() if isinstance(text, str)) < 100_000
+
+
+def test_a_norm_behind_a_long_chain_is_compiled() -> None:
+    """As of embeddings that NNCF quantizes sum by sum: what reductions read is cut within the row, too."""
+    load_all()
+    graph = Graph("chain")
+    b = Builder(graph)
+    x = graph.add_input("x", TensorType.of(f32, (4, 64)))
+    y: Any = x
+    for _ in range(24):
+        y = b.Mul(b.Clip(b.Round(b.Div(b.Add(y, x), 0.1)), -128.0, 127.0), 0.1)
+    graph.outputs = [b.LayerNormalization(y, np.ones(64, np.float32), np.zeros(64, np.float32))]
+    options = driver.CompileOptions(backend="c", cache=False, target="x86-64-v3")
+    assert driver.sources(Model(graph), options).files
 
 
 def test_an_epilogue_of_squares_is_written_with_its_parts_named(monkeypatch: pytest.MonkeyPatch) -> None:
