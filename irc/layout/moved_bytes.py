@@ -1,8 +1,8 @@
 """Bytes are moved, not the floats that are made of them.
 
-What only moves elements (Transpose, Concat, Split and others) is done before DequantizeLinear: a quarter of the memory,
-and products behind it find their bytes.  So is a MaxPool, for floats grow with the bytes.  A Concat that is quantized
-becomes one of what is quantized, so that each operand is where it is computed.
+What only moves elements (Transpose, Concat, Split, a Pad that reflects and others) is done before DequantizeLinear: a
+quarter of the memory, and products behind it find their bytes.  So is a MaxPool, for floats grow with the bytes.  A
+Concat that is quantized becomes one of what is quantized, so that each operand is where it is computed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from irc.opdef.reference import run_reference
 from irc.ops.concat import Concat, Split
 from irc.ops.gather import Gather
 from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from irc.ops.pad import Pad, PadEach
 from irc.ops.pool import GlobalAveragePool, MaxPool
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 from irc.ops.reduce import Reduction
@@ -46,7 +47,7 @@ def run(graph: Graph, isa: Isa) -> int:
     for node in graph.nodes:
         if isinstance(node.op, MaxPool) and not _keeps_order(graph, node, node.op):
             continue
-        if isinstance(node.op, MOVES | Concat | MaxPool) and not _is_read_through(node):
+        if sources(node) and not _is_read_through(node):
             done += _moved(graph, node)
     if done:
         graph.prune()
@@ -57,6 +58,8 @@ def sources(node: Node) -> list[Value]:
     """List the operands whose elements the results of such an operation are; none for others."""
     if isinstance(node.op, Concat):
         return list(node.operands)
+    if isinstance(node.op, Pad | PadEach):
+        return [] if node.op.mode == "constant" else [next(node.operands)]
     return [next(node.operands)] if isinstance(node.op, MOVES | MaxPool) else []
 
 
@@ -99,13 +102,19 @@ def _moved(graph: Graph, node: Node) -> bool:
             return False
         op = replace(op, axis=node.op.axis % len(node.outputs[0].shape))
         parameters = _repeated(b, found, [int(size) for size in sizes])
-    inputs = [*bytes_, *node.inputs[len(moved) :]]
+    inputs = [*bytes_, *_others(node)]
     for old, new in zip(node.outputs, b.add_all(node.op, *inputs), strict=True):
         new.type = TensorType(new.dtype, old.shape)  # with the names of sizes that only the run tells
         if new.dtype in BYTES:  # not an index
             new = Builder(graph, first.name, first.loc).add(op, new, *parameters)
         replace_value(graph, old, new)
     return True
+
+
+def _others(node: Node) -> list[Value | None]:
+    """List what else an operation reads: where to move what; not the value of a Pad, which such ones do not read."""
+    fill = 2 if isinstance(node.op, Pad) else 3 if isinstance(node.op, PadEach) else None
+    return [None if k == fill else v for k, v in enumerate(node.inputs)][len(sources(node)) :]
 
 
 def _repeated(b: Builder, found: list[Node], sizes: list[int]) -> list[Value]:

@@ -62,7 +62,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         assert count[0] < 100 * VISITS, "this would not end"
         return plain_children(e)
 
-    def equal(a: Expr, b: object) -> bool:
+    def equal(a: Bin, b: object) -> bool:
         count[0] += 1
         return plain_equal(a, b)
 

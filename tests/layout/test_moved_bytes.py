@@ -60,12 +60,21 @@ def windows(b: Any, x: Any, y: Any) -> Any:
     return b.add_all(MaxPool((3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)), dequantized(b, x))[0]
 
 
+def reflected(b: Any, x: Any, y: Any) -> Any:
+    return b.Pad(dequantized(b, x), b.const([0, 0, 2, 1, 0, 0, 1, 2], i64), 0.5, mode="reflect")
+
+
+def repeated_at_the_edge(b: Any, x: Any, y: Any) -> Any:
+    return b.PadEach(dequantized(b, x), b.const([0, 0, 2, 1], i64), b.const([0, 1, 1, 2], i64), 0.5, mode="edge")
+
+
 Build = Callable[[Any, Any, Any], Any]
 
 
-@pytest.mark.parametrize(
-    "build", [pair, of_two_scales, of_channels, along_another_axis, picked, turned, windows], ids=lambda f: f.__name__
-)
+MOVED = [pair, of_two_scales, of_channels, along_another_axis, picked, turned, windows, reflected, repeated_at_the_edge]
+
+
+@pytest.mark.parametrize("build", MOVED, ids=lambda f: f.__name__)
 def test_bytes_are_moved(build: Build) -> None:
     graph = graph_of(build, X, Y)
     feeds = dict(zip(graph.inputs, (X, Y), strict=True))
@@ -122,11 +131,18 @@ def _falling(b: Any, x: Any, y: Any) -> Any:
     return b.add_all(MaxPool((2, 2), strides=(2, 2)), dequantized(b, x, -0.03))[0]
 
 
+def _filled(b: Any, x: Any, y: Any) -> Any:
+    return b.Pad(dequantized(b, x), b.const([0, 0, 2, 1, 0, 0, 1, 2], i64), 0.5)
+
+
 def _by_channels(b: Any, x: Any, y: Any) -> Any:
     return b.Transpose(dequantized(b, x, SCALES, POINTS), b.const([0, 2, 3, 1], i64))
 
 
-@pytest.mark.parametrize("build", [_of_floats, _of_other_bytes, _falling, _by_channels], ids=lambda f: f.__name__)
+STAYING = [_of_floats, _of_other_bytes, _falling, _filled, _by_channels]
+
+
+@pytest.mark.parametrize("build", STAYING, ids=lambda f: f.__name__)
 def test_what_is_not_of_such_bytes_stays(build: Build) -> None:
     graph: Graph = graph_of(build, X, Y)
     before = [n.op for n in graph.nodes]
