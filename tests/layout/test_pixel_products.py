@@ -20,7 +20,11 @@ from tests.support.lowering import graph_of, random
 def graph(shape: tuple[int, ...], outputs: int, bias: bool = True, **fields: Any) -> Graph:
     """A convolution of single pixels of this input."""
     w = random(outputs, shape[1] // fields.get("group", 1), *[1] * (len(shape) - 2))
-    return graph_of(lambda b, x: b.Conv(x, w, random(outputs) if bias else None, **fields), random(*shape))
+
+    def build(b: Any, x: Any) -> Any:
+        return b.Conv(x, w, random(outputs) if bias else None, **fields)
+
+    return graph_of(build, random(*shape))
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])

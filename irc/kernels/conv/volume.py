@@ -43,13 +43,14 @@ SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 8  # with fewer, rows are split further
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
 FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
-REACHED_IN_HALVES = {2: 0.93, 3: 0.97, 4: 0.97, 6: 0.86, 1: 0.97}
+REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
 PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
+ROW_OF_FEWEST_IN_HALVES = 14.0  # and of fewer still, in volumes, whose rows and planes are loops of few rounds
 ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
 FEW, FEWEST = 8, 6
 TURN = 0.5  # cycles to turn round and store a sum
@@ -128,6 +129,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         row = ROW_OF_FEWEST if few else ROW
         if in_halves(t.isa):  # where products take long enough to hide how far weights are
             reached, row, far = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES, 1.0
+            row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
         d = p.depth
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
