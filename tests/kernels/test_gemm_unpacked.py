@@ -135,6 +135,7 @@ def test_short(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: DTy
     lib = build(tmp_path, kernels)
     for kernel, n, m in itertools.product(kernels, (1, 7, 8, 16, 17, 67), (1, 2, 9, 31)):
         run(lib, kernel, (m, kernel.products, n), transposed=not constant and n in (7, 17))
+    run(lib, kernels[-1], (9, 8, 2345))  # columns in pieces
     pool = Pool(2)
     run(lib, kernels[-1], (500, 8, 67), pool=pool)
     assert pool.calls
@@ -243,6 +244,13 @@ def test_selection(isa: str) -> None:
     assert chosen(2048, 5, 12, False) is chosen(512, 3, 384, False) is chosen(2048, 8, 8, True) is ShortGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+
+
+def test_short_sums_with_weights_are_rows_of_vectors_of_avx2() -> None:
+    """1000x7 . 7x512 on AVX2 100 -> 81 us (Zen 4); in vectors of 64 bytes tiles are as fast, 81 to 92."""
+    for m, k, n in ((1000, 7, 512), (4096, 8, 100), (100, 5, 1000)):
+        problem = GemmProblem.contiguous(plain(), m, n, k, True)
+        assert type(select(problem, ISAS["avx2"])) is ShortGemmKernel is not type(select(problem, ISAS["avx512"]))
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])

@@ -1,9 +1,9 @@
 """Matrix product of short sums, C[m, n] = epilogue(A[m, k] · B[k, n]) with a known k of few products: C decides.
 
-Tiles of other kernels end before they have paid for their beginning, and write pieces of many rows.  Here all of B
-stays in the first cache, some rows of A stand in registers, an element in all lanes each, and meet a column of vectors
-after the other: rows of C are written from their first element to their last.  Where a vector takes a row of C, B
-stands in the registers instead.
+Tiles of other kernels end before they have paid for their beginning, and write pieces of many rows.  Here B stays in
+the first cache, as many columns of it at a time as fit; some rows of A stand in registers, an element in all lanes
+each, and meet a column of vectors after the other: rows of C are written from one end to the other.  Where a vector
+takes a row of C, B stands in the registers instead.
 
 B is packed as [n / lanes][k][lanes], zero padded: at compile time where it is constant, else by the kernel into its
 scratch.  A is read in place with any strides.  Threads split the rows: results do not depend on them.
@@ -32,13 +32,17 @@ MOST_PRODUCTS = 8
 MOST_ROWS = 8
 """Rows that meet a vector of B at most."""
 NEAR = 32 << 10
-"""Bytes of B, packed: what stays in the first cache."""
+"""Bytes of B, packed, that meet all rows of A in turn: they stay in the first cache."""
+WIDE = 64
+"""Bytes of vectors of which tiles compute products with a constant B of several vectors as fast: A stays in place."""
 TASK = 8192
 """Elements of C that a task computes, about."""
 REACHED = 0.95
 """The part of the peak of multiply-adds that is reached, apart from what stores take."""
 STARTED, PACKING_STARTED = 2.0, 10.0
 """Cycles to begin some rows, beside those of a tile, and to begin packing a column of vectors."""
+CALLED = 2.0
+"""Cycles that a vector takes besides where functions need the registers of A."""
 PACKED = 0.5
 """Cycles to pack an element of a B that is not constant."""
 
@@ -64,25 +68,24 @@ static void ${S}_pack(const ${S}_args *g) {
 """
 
 _ROWS = """
-/* Rows row to row + R; `a` is the first one of A. */
-IRC_INLINE void ${S}_rows(const int R, const ${S}_out *o, int64_t row, const $T *a, int64_t a_row, int64_t a_col,
-                          const $T *b) {
+/* Rows row to row + R, columns col to col1; `a` is the first one of A. */
+IRC_INLINE void ${S}_rows(const int R, const ${S}_out *o, int64_t row, int64_t col, int64_t col1, const $T *a,
+                          int64_t a_row, int64_t a_col, const $T *b) {
     $V x[$R][$k], sums[$R], bv;
     EACH(i < R, j < $k) x[i][j] = ${V}_all(a[i * a_row + j * a_col]);
     $T *const c = o->c + row * o->c_row;
-    int64_t col = 0;
-    for (; col + $L <= o->n; col += $L, b += $k * $L) {
+    for (; col + $L <= col1; col += $L, b += $k * $L) {
 $summed$stored    }
-    if (col == o->n) return;
+    if (col == col1) return;
 $summed    const int64_t part = o->n - col;
     for (int i = 0; i < R; i++)
         ${V}_store_part(c + i * o->c_row + col, ${S}_epilogue(o, sums[i], row + i, col, part), part);
 }
 
-static void ${S}_some(const ${S}_out *o, int64_t row, int64_t last, const $T *a, int64_t a_row, int64_t a_col,
-                      const $T *b) {
-    for (; row + $R <= last; row += $R) ${S}_rows($R, o, row, a + row * a_row, a_row, a_col, b);
-    for (; row < last; row++) ${S}_rows(1, o, row, a + row * a_row, a_row, a_col, b);
+static void ${S}_some(const ${S}_out *o, int64_t row, int64_t last, int64_t col, int64_t col1, const $T *a,
+                      int64_t a_row, int64_t a_col, const $T *b) {
+    for (; row + $R <= last; row += $R) ${S}_rows($R, o, row, col, col1, a + row * a_row, a_row, a_col, b);
+    for (; row < last; row++) ${S}_rows(1, o, row, col, col1, a + row * a_row, a_row, a_col, b);
 }
 
 /* The same where a vector takes a row. */
@@ -125,17 +128,24 @@ IRC_INLINE int64_t ${S}_task(const ${S}_args *g) {
     return (fit + $R - 1) / $R * $R;
 }
 
-/* Tasks begin to end: ranges of rows of a matrix, matrices outermost. */
+/* Tasks begin to end: ranges of rows of a matrix, matrices outermost; those beside each other at once. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t high = ${S}_task(g), down = (g->m + high - 1) / high;
-    for (; begin < end; begin++) {
-        const int64_t image = begin / down, i = image / g->batch1, j = image % g->batch1, first = begin % down * high;
-        const int64_t last = first + high < g->m ? first + high : g->m;
+    for (int64_t run; begin < end; begin += run) {
+        const int64_t image = begin / down, i = image / g->batch1, j = image % g->batch1, task = begin % down;
+        run = down - task < end - begin ? down - task : end - begin;
+        const int64_t first = task * high, last = (task + run) * high < g->m ? (task + run) * high : g->m;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         const $T *const a = g->a + i * g->a_batch0 + j * g->a_batch1, *const b = $packed_b;
-        if (g->n <= $L) ${S}_thin(&o, first, last, a, g->a_row, g->a_col, b);
-        else ${S}_some(&o, first, last, a, g->a_row, g->a_col, b);
+        if (g->n <= $L) {
+            ${S}_thin(&o, first, last, a, g->a_row, g->a_col, b);
+            continue;
+        }
+        for (int64_t col = 0, col1; col < g->n; col = col1) { /* of B what stays in the first cache */
+            col1 = g->n - col < $near ? g->n : col + $near;
+            ${S}_some(&o, first, last, col, col1, a, g->a_row, g->a_col, b + col * $k);
+        }
     }
 }
 
@@ -160,13 +170,15 @@ class ShortGemmKernel(GemmKernel):
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
-        """Yield the variant for a known k: a constant B takes a vector, another one stays in the first cache."""
+        """Yield the variant for a known k: of a constant B of several vectors, of those shorter than `WIDE` only."""
         k, n, dtype = problem.k, problem.n, problem.dtype
         if dtype not in (f32, f64) or not isa.has_vectors or not k.is_const or not 1 <= int(k) <= MOST_PRODUCTS:
             return
-        if problem.matrices and not (n.is_const and int(n) <= isa.lanes(dtype)):
-            return
-        if likely(n) * int(k) * dtype.itemsize <= NEAR:
+        if problem.matrices:
+            fits = n.is_const and (int(n) <= isa.lanes(dtype) or isa.vector < WIDE)
+        else:
+            fits = likely(n) * int(k) * dtype.itemsize <= NEAR
+        if fits:
             yield cls.of_products(isa, dtype, n, problem.epilogue, bool(problem.matrices), int(k))
 
     @classmethod
@@ -186,6 +198,7 @@ class ShortGemmKernel(GemmKernel):
         else:
             step = max(t.rows * k / t.isa.fma, k / 2, LATENCY / 2)
             cycles = groups * (vectors * step / REACHED + t.rows * k / 2 + STARTED)
+        cycles += m * vectors * CALLED if self.epilogue.functions() else 0
         cycles += m * ROW_ENDED / 2 if n % t.lanes else 0
         if not self.b_constant:
             cycles += vectors * (PACKING_STARTED + k * t.lanes * PACKED)
@@ -206,7 +219,10 @@ class ShortGemmKernel(GemmKernel):
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol
         given = names(t) | {"S": s, "R": t.rows, "k": self.products, "task": TASK, "worthwhile": WORTHWHILE}
-        given |= {"least": max(4, self.products)}
+        given |= {
+            "least": max(4, self.products),
+            "near": NEAR // (t.panel * self.products * t.dtype.itemsize) * t.panel,
+        }
         whole = f"(g->n + {t.lanes - 1}) / {t.lanes} * {t.lanes * self.products}"
         stored = _ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE
         return [
