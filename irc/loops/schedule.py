@@ -306,7 +306,10 @@ class TileReducer:
 
     # ------------------------------------------------------------------ short rows
     def _rows_together(self, r: Reduce) -> int:
-        """Count the rows to accumulate side by side: rows that are the whole tile, and follow each other in memory."""
+        """Count the rows to accumulate side by side: rows that are the whole tile, and follow each other in memory.
+
+        Of few rows as many follow one another as an iteration takes: folding costs more than that.
+        """
         width, rows = self.tile.axis.size, r.extents[-1].const
         if self.blocks != [{}] or width is None or not 1 < width < SHORT_ROW or rows is None or rows < FEW_ROWS:
             return 1
@@ -318,7 +321,7 @@ class TileReducer:
         if any(x.buffer.root.where == "local" or self._row_step(x, r) is None for x in loads):
             return 1
         count = 2
-        while 2 * count * width <= ROWS_TOGETHER and 2 * count <= rows:
+        while 2 * count * width <= ROWS_TOGETHER and 2 * count * self.b.copies <= rows:
             count *= 2
         return count
 
