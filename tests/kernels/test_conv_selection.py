@@ -194,6 +194,18 @@ def test_groups_of_few_channels_with_many_outputs() -> None:
     assert found.outputs * found.tile.rows * found.tile.vectors <= 16
 
 
+def test_groups_whose_results_are_stored_far() -> None:
+    """Few products do not hide how far a result is that no second cache holds, where vectors are two halves."""
+    halves = dataclasses.replace(ISAS["avx512"], fma=1)
+
+    def first(images: int, *shape: Any) -> type:
+        problem = ConvProblem.contiguous("nchw", plain(), *shape, groups=4)
+        return type(next(iter(candidates(dataclasses.replace(problem, batch=Dim.of(images)), halves).values())))
+
+    assert first(4, 24, 768, (40, 40), (3, 1)) is not NchwGroupedKernel
+    assert first(1, 24, 96, (40, 40), (3, 1)) is NchwGroupedKernel
+
+
 def test_short_rows_of_planes() -> None:
     """Tiles of five pixels of one row are too small; those of gathered pixels have pixels of several rows."""
     for shape in [(240, 256, (5, 5), (3, 3), (2, 2)), (240, 256, (5, 5), (3, 3))]:

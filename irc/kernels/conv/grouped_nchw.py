@@ -49,6 +49,9 @@ DENSE_WHOLE, LOADING, CROWDED = 0.95, 0.15, 0.07
 """The same with stride 1 of vectors of a line, which nearly all loads meet two of, if loads took no time; how much less
 it is where they take as long as the products, and where sums are in more than half of the registers: so many stores
 that follow one another wait for lines of a large result."""
+STORED_FAR = 6.0
+"""Cycles that storing a vector of a result which the second cache does not hold takes besides, where a core stores it
+as two halves: the next one is stored before the line of this one has come."""
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
@@ -115,6 +118,9 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
         tiles = lines * -(-ow // t.panel)
         products = tiles * (p.oc // self.outputs) * (tile + TILE_BEGINS + accumulators)
+        result = p.pixels * p.outputs * p.images * t.dtype.itemsize
+        if in_halves(t.isa) and p.ic > 1 and p.groups > 1 and result > t.isa.l2:
+            products += STORED_FAR * tiles * p.oc * t.rows * t.vectors
         rows = p.ic * (oh + self._reach[0]) * self._phases[0] * self._phases[1]
         copied = -(-likely_extent(p.size[1]) // (self.strides[1] * t.lanes)) * (COPY if self.strides[1] == 1 else SPLIT)
         return p.images * p.groups * (products + rows * (copied + ROW))
