@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from irc.diagnostics import Sink
 from irc.ir.graph import Graph
 from irc.passes import (
+    attention,
     cse,
     decompose,
     define_sizes,
@@ -150,6 +151,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
 
     decoders = (("texts", texts.run), *_each(("images", images.run)))
     composites = _each(
+        ("attention", attention.run),
         ("wide-products", lambda graph, sink: wide_products.run(graph)),
         ("narrow-weights-2", lambda graph, sink: narrow_weights.run(graph, isa)),
         ("select-composites", lambda graph, sink: select.run(graph, isa, True, precision)),

@@ -202,6 +202,11 @@ class Attention(Op):
     )
 
 
+def _is_none(mask: Value) -> bool:
+    """Tell whether a mask is the number 0, as OpenVINO writes none where a scale follows."""
+    return mask.rank == 0 and mask.dtype != boolean and mask.const is not None and not np.any(mask.const.array)
+
+
 SDPA = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
 
 
@@ -236,7 +241,7 @@ class ScaledDotProductAttention(Op):
         if self.causal:
             rows, columns = positions(b, q.shape[-2], 0), positions(b, k.shape[-2], 1)
             scores = b.Add(scores, additive(b, b.LessOrEqual(columns, rows), q))
-        elif mask is not None:
+        elif mask is not None and not _is_none(mask):
             scores = b.Add(scores, additive(b, mask, q))
         if sink is None:
             return b.MatMul(b.Softmax(scores, axis=-1), v)
