@@ -14,7 +14,8 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.strassen import ALIKE, StrassenGemmKernel
-from tests.kernels.test_kernels import M, Pool, build, compilers, invoke, noise, residual, run_gemm
+from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual, run_gemm
+from tests.support import foreign
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 
@@ -115,6 +116,26 @@ def test_rows_of_zeros_stay_zeros(tmp_path: Path) -> None:
     a, b = noise(48, 100), noise(100, 64)
     a[24:] = 0
     assert not product(build(tmp_path, [kernel]), kernel, a, b)[24:].any()
+
+
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_a_call_packs_its_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Parts of one call share rows that are packed, but not calls whose workspaces and operands are in one place."""
+    kernel = made(ISAS["avx2"], M)
+    lib, a, b = build(tmp_path, [kernel]), noise(90, 60), noise(60, 500)
+    (m, k), n = a.shape, b.shape[1]
+    packed, c = kernel.pack_b(b), np.zeros((m, n), np.float32)
+    arguments = a, packed, c, m, n, k, 0, 0, k, 1, 0, 0, 0, 0, n, 1, 1
+    kept = foreign.workspaces(kernel, arguments)
+
+    def same_place(*_: Any) -> list[Any]:
+        return kept
+
+    monkeypatch.setattr(foreign, "workspaces", same_place)
+    for scale in (1, 3):
+        a *= scale
+        invoke(lib, kernel, *arguments, pool=Pool(chunk) if chunk else None)
+        close(c, a.astype(np.float64) @ b.astype(np.float64), 3 * k)
 
 
 def test_selection() -> None:

@@ -254,7 +254,7 @@ typedef struct {
 IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
     const int64_t tiles = ${S}_split($rows).tiles, columns = $columns;
     const int64_t down = (tiles + $TT - 1) / $TT, across = (columns + $NT - 1) / $NT;
-    const int wide = g->n > g->m;
+    const int wide = $wide;
     return (${S}_plan){tiles, columns, down, across, wide ? down : across, wide ? across : down};
 }
 
@@ -266,7 +266,7 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         const int64_t image = begin / plan.inner / plan.outer, left = end - begin;
         int64_t run = plan.inner - first < left ? plan.inner - first : left, lines = 1;
         if (run == plan.inner) lines = left / run < plan.outer - line ? left / run : plan.outer - line;
-        const int wide = g->n > g->m;
+        const int wide = $wide;
         const int64_t row0 = wide ? first : line, row1 = row0 + (wide ? run : lines);
         const int64_t at0 = wide ? line : first, at1 = at0 + (wide ? lines : run);
         const int64_t i = image / g->batch1, j = image % g->batch1;
@@ -278,7 +278,8 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     }
 }
 """
-"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`."""
+"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`; wide: whether columns go first."""
+WIDE = "g->n > g->m"
 
 ENTRY = """
 void $S($parameters) {
@@ -495,7 +496,7 @@ class GemmKernel(Kernel[GemmProblem]):
             "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
             fill(SPLIT, **given),
             fill(_RANGE, **given),
-            fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n"),
+            fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n", wide=WIDE),
             fill(ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
 

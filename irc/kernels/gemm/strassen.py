@@ -42,7 +42,7 @@ from irc.kernels.core.tile import (
     table_of,
 )
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, PACK_ROWS, PARTS, SPLIT, TILES_PER_TASK, WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, PACK_ROWS, PARTS, SPLIT, WORTHWHILE, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.vector.lanes import square
 
@@ -56,6 +56,8 @@ ROWS_AT_ONCE = 64
 """Rows of a half, in whole tiles, that meet a panel of B, at most."""
 CHUNK = 64
 """Columns of a quarter of A that are packed and combined at once, while they are in the first cache."""
+HELD = 64
+"""Bytes that a workspace begins with; of `ROWS_AT_ONCE` rows there are fewer tiles."""
 COLUMNS_PER_TASK = 96
 FLAGS = 16
 """Flags of pairs of panels are padded to a multiple of so many, so that panels begin at lines of the caches."""
@@ -136,9 +138,15 @@ _RANGE = (
 typedef struct {
     const $T *packed;
     $T *sums;
+    const char *apart; /* of each tile, whether it must not share products */
     int64_t slot, area, k, step, tiles, low, extra;
-    char apart[$most];
 } ${S}_group;
+
+/* What a workspace begins with: the rows that are packed there, which the next part finds if it has the same. */
+typedef struct {
+    int64_t rows, tiles;
+    char apart[$most];
+} ${S}_held;
 
 /* What to do with a product: operands of A and B, the area that it goes to, or is added to if `begun`; and other areas
  * that it is then added to, or subtracted from, or copied to if they are empty. */
@@ -233,15 +241,22 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t groups = (t1 - t0 + most - 1) / most, per = (t1 - t0 + groups - 1) / groups;
     const int64_t blocks = k > 0 ? (k + $sum - 1) / $sum : 1;
     const $T *const even = b, *const panels = b + (right / $NR + $flags - 1) / $flags * $flags;
-    ${S}_group x = {.k = k, .step = (k + blocks - 1) / blocks, .low = m.low};
-    x.area = per * high * $NR, x.slot = per * high * k + $L, x.sums = ($T *)own;
+    ${S}_held *const held = (${S}_held *)own;
+    ${S}_group x = {.apart = held->apart, .k = k, .step = (k + blocks - 1) / blocks, .low = m.low};
+    x.sums = ($T *)(own + $held);
     for (int64_t top = t0; top < t1; top += per) {
         const int64_t end = top + per < t1 ? top + per : t1, start = top * m.low + (top < m.extra ? top : m.extra);
+        const int64_t from = (int64_t)(intptr_t)(a + start * g->a_row);
+        x.tiles = end - top, x.extra = m.extra > top ? m.extra - top : 0;
+        x.area = x.tiles * high * $NR, x.slot = x.tiles * high * k + $L;
         $T *to = x.sums + $areas * x.area;
-        x.packed = to, x.tiles = end - top, x.extra = m.extra > top ? m.extra - top : 0;
-        for (int64_t t = 0, r = start; t < x.tiles; t++) {
+        x.packed = to;
+        const int there = held->rows == from && held->tiles == x.tiles;
+        held->rows = from, held->tiles = x.tiles;
+        for (int64_t t = 0, r = start; t < x.tiles && !there; t++) {
             const int64_t rows = m.low + (t < x.extra), below = g->m - half - r, have = below < rows ? below : rows;
-            x.apart[t] = (char)${S}_pack(g, a + r * g->a_row, (int)rows, (int)(have > 0 ? have : 0), half, to, x.slot);
+            const $T *const row = a + r * g->a_row;
+            held->apart[t] = (char)${S}_pack(g, row, (int)rows, (int)(have > 0 ? have : 0), half, to, x.slot);
             to += rows * k;
             r += rows;
         }
@@ -302,7 +317,7 @@ class StrassenGemmKernel(GemmKernel):
         tiles = -(-half // t.rows)
         high = -(-half // tiles)
         rows = min(tiles, self._most, max(1, ROOM // (OPERANDS * high * max(k, 1)))) * high
-        return (AREAS * rows * t.panel + OPERANDS * (rows * k + t.lanes)) * t.dtype.itemsize
+        return HELD + (AREAS * rows * t.panel + OPERANDS * (rows * k + t.lanes)) * t.dtype.itemsize
 
     def packed(self, problem: GemmProblem) -> Packed | None:
         elements = int(self.packed_b_elements(problem.n, problem.k)) * problem.matrices
@@ -350,7 +365,8 @@ class StrassenGemmKernel(GemmKernel):
             "S": s,
             "Q": vector_name(4, t.dtype),
             "whole": table_of(t, variants, t.vectors),
-            "TT": TILES_PER_TASK,
+            "TT": self._most,
+            "held": HELD,
             "NT": -(-COLUMNS_PER_TASK // (2 * t.panel)) * t.panel,
             "worthwhile": WORTHWHILE,
             "sum": LONGEST_SUM,
@@ -376,8 +392,8 @@ class StrassenGemmKernel(GemmKernel):
             fill(SPLIT, **given),
             fill(_PACK, **given),
             fill(_RANGE, **given),
-            fill(PARTS, **given, packed_b=packed),
-            fill(ENTRY, **given, **self.interface, pack=""),
+            fill(PARTS, **given, packed_b=packed, wide="0"),
+            fill(ENTRY, **given, **self.interface, pack="    irc_empty(g->own, g->own_bytes);\n"),
         ]
 
     @property
