@@ -107,6 +107,16 @@ IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col,
 }
 """
 
+WHOLE_COLUMNS = """\
+        for (int i = 0; i < rows; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++)
+                ${V}_store(c + i * o->c_row + w * $L,
+                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
+        }
+        return;
+"""
+"""The end of a block where all its columns are there: `sums` go to C through the epilogue."""
 LAST_COLUMNS = """\
     const int64_t whole_vectors = left / $L * $L;
     for (int64_t at = 0; at < whole_vectors; at += $L) {
@@ -158,13 +168,9 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
     ${choose}(k, a, b, from, from_row, sums, $NR, ahead, hop);
     if (!last) return;
     if (direct) {
-        for (int i = 0; i < rows; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < $NV; w++)
-                ${V}_store(c + i * o->c_row + w * $L,
-                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
-        }
-        return;
+"""
+    + WHOLE_COLUMNS
+    + """\
     }
 """
     + LAST_COLUMNS

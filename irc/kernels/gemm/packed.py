@@ -245,8 +245,8 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 """
 
 PARTS = """
-/* Tasks: ranges of rows x ranges of columns of every matrix.  Those in a column follow one another where the output is
- * wide, those in a row where it is high, so that neighbours, which are done together, share more. */
+/* Tasks: ranges of rows x ranges of columns of every matrix, in an order in which neighbours, which are done together,
+ * share more. */
 typedef struct {
     int64_t tiles, columns, down, across, inner, outer;
 } ${S}_plan;
@@ -278,7 +278,8 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     }
 }
 """
-"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`; wide: whether columns go first."""
+"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`; wide: whether those in a column,
+and not those in a row, follow one another."""
 WIDE = "g->n > g->m"
 
 ENTRY = """

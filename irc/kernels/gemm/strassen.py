@@ -32,6 +32,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import (
     LAST_COLUMNS,
+    WHOLE_COLUMNS,
     Tile,
     Variants,
     bodies,
@@ -215,13 +216,9 @@ static void ${S}_finish(const ${S}_out *o, int64_t rows, int64_t row, int64_t co
     const int64_t left = o->n - col;
     const int done = 1;
     if (left >= $NR) {
-        for (int i = 0; i < rows; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < $NV; w++)
-                ${V}_store(c + i * o->c_row + w * $L,
-                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
-        }
-        return;
+"""
+    + WHOLE_COLUMNS
+    + """\
     }
 """
     + LAST_COLUMNS

@@ -22,7 +22,16 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import ADD_AND_STORE, LAST_COLUMNS, Variants, body_of, epilogue_of, names, prelude
+from irc.kernels.core.tile import (
+    ADD_AND_STORE,
+    LAST_COLUMNS,
+    WHOLE_COLUMNS,
+    Variants,
+    body_of,
+    epilogue_of,
+    names,
+    prelude,
+)
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import LONGEST_SUM, WAY, WAYS, WORTHWHILE, GemmKernel, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
@@ -160,13 +169,9 @@ static void ${S}_sums(const ${S}_out *o, int rows, int64_t row, int64_t col, int
     const int64_t left = o->n - col;
     if (left >= $NR) {
         whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR, next);
-        for (int i = 0; i < rows; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < $NV; w++)
-                ${V}_store(c + i * o->c_row + w * $L,
-                           ${S}_epilogue(o, ${V}_load(sums + i * $NR + w * $L), row + i, col + w * $L, $L));
-        }
-        return;
+"""
+    + WHOLE_COLUMNS
+    + """\
     }
     sums[0] = 0; /* compilers do not see that nothing is read of it unless it is begun */
     if (begun) {
