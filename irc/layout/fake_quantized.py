@@ -17,7 +17,7 @@ from irc.layout.moved_bytes import sources
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Mul, Sub
 from irc.ops.cast import Cast
-from irc.ops.conv import Conv, GroupedConv
+from irc.ops.conv import Conv, ConvTranspose, GroupedConv
 from irc.ops.fake_quantize import FakeQuantize
 from irc.ops.matmul import MatMul
 from irc.passes.idioms.quantization import compressed, quantized_and_back
@@ -30,7 +30,7 @@ def run(graph: Graph, isa: Isa) -> int:
         return 0
     done = 0
     for node in graph.nodes:
-        if isinstance(node.op, Conv | GroupedConv | MatMul) and _is_quantized(node.inputs[0]):
+        if isinstance(node.op, Conv | ConvTranspose | GroupedConv | MatMul) and _is_quantized(node.inputs[0]):
             done += _rewritten(graph, node)
     if not done:
         return 0

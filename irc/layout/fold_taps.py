@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import f32, f64
+from irc.ir.types import f32, f64, i32
 from irc.kernels import Isa
+from irc.kernels.integer.problem import SETS
+from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.opdef.builder import Builder
 from irc.opdef.window import spatial, window_padding
 from irc.ops.conv import Conv
@@ -19,6 +21,8 @@ from irc.passes.replace import replace_value
 
 ADDING = 8
 """Vector multiply-adds that the addition of one tap's result costs."""
+FOURS = 4
+"""Bytes whose products one of those adds up."""
 
 
 def run(graph: Graph, isa: Isa) -> int:
@@ -39,13 +43,15 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
     x, w, *rest = node.inputs
     assert x is not None and w is not None
     rank = len(x.shape) - 2
-    if w.const is None or x.dtype not in (f32, f64) or op.group != 1 or rank not in (1, 2):
+    of_bytes = x.dtype == i32 and isa.name in SETS and bytes_of(x) is not None and fits_bytes(w)
+    if w.const is None or not (x.dtype in (f32, f64) or of_bytes) or op.group != 1 or rank not in (1, 2):
         return None
     outputs, inputs, *window = (int(d) for d in w.shape)
     strides = spatial("Conv", "strides", op.strides, rank, 1)
     dilations = spatial("Conv", "dilations", op.dilations, rank, 1)
     begin, end = window_padding(op, x.shape[2:], window)
-    if strides[-1] != 1 or not _worth(outputs, inputs, window, isa.lanes(x.dtype)):
+    products = -(-inputs // FOURS) if of_bytes else inputs
+    if strides[-1] != 1 or not _worth(outputs, products, window, isa.lanes(x.dtype)):
         return None
     if not all(p.is_const and int(p) >= 0 for p in (*begin, *end)):
         return None
@@ -70,11 +76,11 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
     return y
 
 
-def _worth(outputs: int, inputs: int, window: list[int], lanes: int) -> bool:
-    """Tell whether the saved vectors outweigh the additions."""
+def _worth(outputs: int, products: int, window: list[int], lanes: int) -> bool:
+    """Tell whether the saved vectors outweigh the additions; products: those of a tap that follow one another."""
     taps = window[-1]
     saved = taps * -(-outputs // lanes) - -(-outputs * taps // lanes)
-    return taps > 1 and saved * inputs * int(np.prod(window[:-1])) >= ADDING * outputs * taps
+    return taps > 1 and saved * products * int(np.prod(window[:-1])) >= ADDING * outputs * taps
 
 
 def _weights(graph: Graph, w: Value, window: list[int]) -> Value:

@@ -32,7 +32,7 @@ NEAR = 1e-4
 
 
 @dataclass(frozen=True)
-class _Quantized:
+class Quantized:
     """The operands of a DequantizeLinear; axis: along which there are several scales."""
 
     x: Value
@@ -71,10 +71,10 @@ def _rewritten(graph: Graph, node: Node) -> bool:
     given, weights, *rest = node.inputs
     bias = rest[0] if rest else None
     assert given is not None and weights is not None
-    x, w = _quantized(given), _quantized(weights)
+    x, w = quantized(given), quantized(weights)
     if x is None or w is None or x.x.dtype not in (u8, i8) or len(x.x.shape) not in (3, 4):
         return False
-    integers = _integers(w, weights)
+    integers = integers_of(w, weights)
     assert isinstance(node.op, Conv)
     if integers is None or w.axis != 0 or not _fits_input(x, integers, node.op.group):
         return False
@@ -102,11 +102,11 @@ def _rewritten(graph: Graph, node: Node) -> bool:
         made = getattr(build, step.name)(made, constant(step.array))
     one = build.const(np.float32(1.0), f32)
     operands = [made, one, *([] if last.zero is None else [build.const(last.zero, last.result.dtype)])]
-    quantized = build.add(last.op, *operands)
-    return quantized.type == last.result.type and bool(replace_value(graph, last.result, quantized))
+    made = build.add(last.op, *operands)
+    return made.type == last.result.type and bool(replace_value(graph, last.result, made))
 
 
-def _fits_input(x: _Quantized, weights: Array, group: int) -> bool:
+def _fits_input(x: Quantized, weights: Array, group: int) -> bool:
     """Tell whether the input has one scale, or one for each channel of a depthwise convolution, and one zero point."""
     if x.scale.size == 1:
         return True
@@ -148,7 +148,7 @@ class _Quantizer:
         return bool(np.all(bounds <= least if step.name == "Max" else bounds >= largest))
 
 
-def _quantized(v: Value) -> _Quantized | None:
+def quantized(v: Value) -> Quantized | None:
     """Find the integers that a value is made of, with constant scales: one, or one for each output."""
     node = v.producer
     if node is None or not isinstance(node.op, DequantizeLinear) or node.outputs[0].dtype != f32:
@@ -159,24 +159,24 @@ def _quantized(v: Value) -> _Quantized | None:
     scales = scale.array
     if scales is None or node.op.block_size or (scales.size != 1 and scales.ndim != 1):
         return None
-    return _Quantized(x, scales, zero, node.op.axis % max(len(x.shape), 1) if scales.size != 1 else 0)
+    return Quantized(x, scales, zero, node.op.axis % max(len(x.shape), 1) if scales.size != 1 else 0)
 
 
-def _integers(w: _Quantized, weights: Value) -> Array | None:
+def integers_of(w: Quantized, weights: Value) -> Array | None:
     """Compute constant weights less their zero points, if they fit into signed bytes."""
     array, zero = w.x.array, None if w.zero is None else w.zero.array
     if array is None or w.x.dtype not in (u8, i8) or array.ndim != len(weights.shape) or (w.zero and zero is None):
         return None
     kept = array.astype(np.int32)
     if zero is not None:
-        kept = kept - zero.astype(np.int32).reshape(-1, *(1,) * (array.ndim - 1))
+        kept = kept - zero.astype(np.int32).reshape(-1, *(1,) * (array.ndim - 1 - w.axis))
     fits = kept.size and kept.min() >= -128 and kept.max() <= 127 and kept[0].size <= LONGEST
     return kept if fits else None
 
 
 def _of_sums(bias: Value, scales: Array, outputs: int) -> Value | None:
     """Find the i32 that a bias was dequantized from, if its scale is that of the sums."""
-    found = _quantized(bias)
+    found = quantized(bias)
     if found is None or found.x.dtype != i32 or found.x.array is None:
         return None
     zero = None if found.zero is None else found.zero.array
@@ -251,7 +251,7 @@ def _only(zero: Value | None) -> int | None:
     )
 
 
-def _difference(b: Builder, q: _Quantized) -> Value:
+def _difference(b: Builder, q: Quantized) -> Value:
     x = as_type(b, q.x, i32)
     if q.zero is None:
         return x

@@ -21,7 +21,7 @@ import numpy as np
 
 from irc.expr import Const, Expr, IndexFunction, Tensor
 from irc.ir.dim import Dim, product
-from irc.ir.graph import Graph, Node, Value
+from irc.ir.graph import Constant, Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i64
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -84,6 +84,26 @@ class Interleave(Op):
         return element
 
 
+@dataclass(frozen=True)
+class Weights:
+    """Constant weights [in, out / group, *k]; integers where there are scales, one or one for each output."""
+
+    name: str
+    constant: Constant
+    scales: Array | None = None
+
+    def derived(
+        self, b: Builder, shape: Sequence[Dim | int], made: Callable[[Array], Array], of: Callable[[Array], Array]
+    ) -> Value:
+        """Rearrange them; `of` repeats the scales for the outputs, which are along axis 0, or 1 of a matrix."""
+        constant = self.constant.derived(tuple(int(d) for d in shape), made)
+        w = b.graph.add_constant(constant, f"{self.name}/transposed")
+        if self.scales is None:
+            return w
+        scales = self.scales.reshape(()) if self.scales.size == 1 else of(self.scales)
+        return b.DequantizeLinear(w, b.const(scales, f32), axis=1 if len(shape) == 2 else 0)
+
+
 def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int:
     """Rewrite those with constant weights, explicit padding and no dilation. Returns how many.
 
@@ -94,9 +114,10 @@ def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int
     last = sum(isinstance(node.op, Conv | ConvTranspose) for node in graph.nodes) > 1
     for node in graph.nodes:
         if isinstance(node.op, ConvTranspose):
-            after = _followers(graph, node.outputs[0])
+            after = followers(graph, node.outputs[0])
             value = (after or [node])[-1].outputs[0]
-            made = _rewritten(graph, node, after)
+            w = node.inputs[1]
+            made = None if w is None or w.const is None else rewritten(graph, node, after, Weights(w.name, w.const))
             if made is None or made.type != value.type:
                 continue
             if isa is None or not _is_kernel_cheaper(node, made, isa, precision, last):
@@ -147,7 +168,7 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
     return total
 
 
-def _followers(graph: Graph, value: Value) -> list[Node]:
+def followers(graph: Graph, value: Value) -> list[Node]:
     """Find the chain of elementwise operations behind a value that treat all elements alike."""
     found: list[Node] = []
     while len(value.uses) == 1 and not graph.keeps(value):
@@ -162,7 +183,7 @@ def _followers(graph: Graph, value: Value) -> list[Node]:
     return found
 
 
-def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
+def rewritten(graph: Graph, node: Node, after: list[Node], weights: Weights) -> Value | None:
     """Compute the results of a node and of the operations `after` it by convolutions or a product, if possible."""
     op = node.op
     assert isinstance(op, ConvTranspose)
@@ -170,7 +191,7 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
     assert x is not None and w is not None
     rank = len(x.shape) - 2
     dilations = spatial("ConvTranspose", "dilations", op.dilations, rank, 1)
-    if w.const is None or x.dtype not in (f32, f64) or op.auto_pad != "explicit" or set(dilations) != {1}:
+    if x.dtype not in (f32, f64) or op.auto_pad != "explicit" or set(dilations) != {1}:
         return None
     if op.output_shape or len(rest) > 1 or not x.shape[1].is_const:
         return None
@@ -185,19 +206,19 @@ def _rewritten(graph: Graph, node: Node, after: list[Node]) -> Value | None:
     bias = rest[0] if rest else None
     if bias is not None and bias.const is None:
         return None
-    small = _OfSmallPlanes(b, node, after, strides, begin)
+    small = _OfSmallPlanes(b, node, after, weights, strides, begin)
     if small.is_product():
         return small.product()
     around = tuple(t - 1 for t in taps)
     pads = _pads(x, out, begin, around) if set(strides) == {1} else {}
     if not pads and small.worth(taps):
         return small.remainders()
-    weights, times = _weights(graph, w, op.group, strides, taps), int(np.prod(strides))
+    kernels, times = _of_all(b, weights, op.group, strides, taps), int(np.prod(strides))
     if bias is not None and bias.const is not None:
         bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
     if pads:
-        return _followed(b, node, after, b.Conv(x, weights, bias, **pads, group=op.group))
-    y = b.Conv(x, weights, bias, pads_begin=around, pads_end=around, group=op.group)
+        return _followed(b, node, after, b.Conv(x, kernels, bias, **pads, group=op.group))
+    y = b.Conv(x, kernels, bias, pads_begin=around, pads_end=around, group=op.group)
     y = _followed(b, node, after, y)
     if times > 1:
         y = b.add(Interleave(strides, op.group), y)
@@ -231,14 +252,21 @@ def _followed(b: Builder, node: Node, after: list[Node], y: Value) -> Value:
 
 
 WASTED = 1.2
-"""Ratio of computed to kept positions from which on every remainder is a Conv of its own."""
+"""Ratio of computed to kept positions from which on every remainder is a Conv of its own; of bytes, for which
+no other kernel is as fast, the ratio of products, with those by zeros behind the window's end.
+"""
+SUMS = 16
+"""Sums of products of bytes that a vector has: fewer outputs leave a part of it empty."""
 
 
 class _OfSmallPlanes:
-    """A ConvTranspose over a plane of known size, one group, with constant weights [in, out, *k]."""
+    """A ConvTranspose over a plane of known size, one group."""
 
-    def __init__(self, b: Builder, node: Node, after: list[Node], strides: Sequence[int], begin: Sequence[int]) -> None:
+    def __init__(
+        self, b: Builder, node: Node, after: list[Node], weights: Weights, strides: Sequence[int], begin: Sequence[int]
+    ) -> None:
         self.b, self.node, self.after, self.strides, self.begin = b, node, after, strides, begin
+        self.weights = weights
         (x, self.w, *rest), self.out = node.operands, node.outputs[0].shape
         self.x, self.bias = x, rest[0] if rest else None
         self.window = [int(k) for k in self.w.shape[2:]]
@@ -261,12 +289,20 @@ class _OfSmallPlanes:
             kept = np.moveaxis(weights[(slice(None), slice(None), *spans)], 1, -1)
             return kept.reshape(len(weights), -1)
 
-        rows, matrix = reshaped(b, self.x, self.x.shape[:2]), (self.w.shape[0], math.prod(shape))
-        y = b.MatMul(rows, self._constant(matrix, made))
+        rows, matrix = self._pixels(), (self.w.shape[0], math.prod(shape))
+        y = b.MatMul(rows, self.weights.derived(b, matrix, made, lambda s: np.tile(s, math.prod(shape[:-1]))))
         y = reshaped(b, y, (self.out[0], *shape))
         if self.bias is not None:
             y = b.Add(y, self.bias)
         return b.Transpose(_followed(b, self.node, self.after, y), [0, rank + 1, *range(1, rank + 1)])
+
+    def _pixels(self) -> Value:
+        """Return the only pixel of each image as a row, of bytes that are then dequantized if weights are integers."""
+        source = self.x.producer
+        if self.weights.scales is None or source is None:
+            return reshaped(self.b, self.x, self.x.shape[:2])
+        given, *parameters = source.operands
+        return self.b.add(source.op, reshaped(self.b, given, given.shape[:2]), *parameters)
 
     def worth(self, taps: Sequence[int]) -> bool:
         """Tell whether one Conv for all remainders, with this many taps, would compute much that is not kept."""
@@ -275,7 +311,11 @@ class _OfSmallPlanes:
         if any(min(self._reach(axis, rho)) < 0 for axis, s in enumerate(self.strides) for rho in range(s)):
             return False
         computed = math.prod(int(n) + t - 1 for n, t in zip(self.x.shape[2:], taps, strict=True))
-        return computed * math.prod(self.strides) >= WASTED * math.prod(map(int, self.out[2:]))
+        times, kept = math.prod(self.strides), math.prod(map(int, self.out[2:]))
+        if self.weights.scales is None:
+            return computed * times >= WASTED * kept
+        outputs, alone = int(self.out[1]), kept / times * math.prod(self.window)
+        return computed * math.prod(taps) * -(-times * outputs // SUMS) >= WASTED * alone * -(-outputs // SUMS)
 
     def _reach(self, axis: int, rho: int) -> tuple[int, int, int]:
         """Count the taps for results s · q + rho of an axis, less one, and the padding before and after."""
@@ -309,13 +349,7 @@ class _OfSmallPlanes:
         def made(weights: Array) -> Array:
             return np.flip(weights[(slice(None), slice(None), *spans)], axes).swapaxes(0, 1)
 
-        return self._constant((self.w.shape[1], self.w.shape[0], *taps), made)
-
-    def _constant(self, shape: Sequence[Dim | int], made: Callable[[Array], Array]) -> Value:
-        source = self.w.const
-        assert source is not None
-        constant = source.derived(tuple(int(d) for d in shape), made)
-        return self.b.graph.add_constant(constant, f"{self.w.name}/transposed")
+        return self.weights.derived(self.b, (self.w.shape[1], self.w.shape[0], *taps), made, lambda s: s)
 
 
 def _spread(bias: Array, group: int, times: int) -> Array:
@@ -323,15 +357,14 @@ def _spread(bias: Array, group: int, times: int) -> Array:
     return np.repeat(bias.reshape(group, 1, -1), times, 1).reshape(-1)
 
 
-def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
+def _of_all(b: Builder, w: Weights, group: int, strides: tuple[int, ...], taps: list[int]) -> Value:
     """Rearrange weights [in, out / group, *k] for the Conv: [group · Πs · out / group, in / group, *taps]."""
-    assert w.const is not None
-    inputs, per, *kernel = w.const.shape
+    inputs, per, *kernel = w.constant.shape
     rank = len(kernel)
     shape = (group * per * int(np.prod(strides)), inputs // group, *taps)
 
     def made(weights: Array) -> Array:
-        full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), w.dtype.numpy)
+        full = np.zeros((inputs, per, *(t * s for t, s in zip(taps, strides, strict=True))), weights.dtype)
         full[(slice(None), slice(None), *(slice(0, k) for k in kernel))] = weights
         split = full.reshape(
             group, inputs // group, per, *(d for t, s in zip(taps, strides, strict=True) for d in (t, s))
@@ -340,4 +373,4 @@ def _weights(graph: Graph, w: Value, group: int, strides: tuple[int, ...], taps:
         moved = split.transpose(0, *at_rest, 2, 1, *at_taps)
         return np.flip(moved, tuple(range(-rank, 0)))
 
-    return graph.add_constant(w.const.derived(shape, made), f"{w.name}/transposed")
+    return w.derived(b, shape, made, lambda s: _spread(s, group, int(np.prod(strides))))
