@@ -19,6 +19,7 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType, f32, f64, i32
 from irc.kernels import Isa
 from irc.kernels.integer.problem import SETS
+from irc.layout import stacked_planes
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last_op import ChannelsLast, first_of, last_of, permuted_type, shape_last
 from irc.layout.integer_operands import bytes_of, fits_bytes
@@ -76,10 +77,11 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     """
     region = _Region(graph)
     nodes = graph.nodes
-    taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
-    integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
-    region.integers = integers
     resident = is_resident(constant_bytes(graph), isa)
+    taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
+    taken = [node for node in taken if not _is_of_volumes(node) or _alone_pays(node, isa, precision, resident)]
+    integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
+    region.integers, region.taken = integers, {*taken}
     region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, resident)}
     region.first = {x for x in taken if channels_first_pays(x, isa, precision, resident)}
     if not integers and len(region.left) == len(taken):
@@ -99,6 +101,7 @@ class _Region:
         self.graph = graph
         self.done = 0
         self.integers: set[Node] = set()
+        self.taken: set[Node] = set()  # convolutions that kernels take with the channels last
         self.left: set[Node] = set()  # convolutions for which rearranging their inputs and outputs does not pay
         self.first: set[Node] = set()  # those for which it pays to have the channels first among others
         self._last: dict[tuple[Value, int], Value] = {}  # value, axes of its channels → the same with these last
@@ -116,7 +119,7 @@ class _Region:
                 return
             if node in self.integers:
                 self._put(node, [self._of_bytes(node)])
-            elif _kernel_takes(node) or (near and _is_product(node)):
+            elif node in self.taken or (near and _is_product(node)):
                 self._put(node, [self._conv(node)])
         elif isinstance(node.op, REGROUPS):
             if not self._regroup(node, out):
@@ -137,6 +140,8 @@ class _Region:
             return
         elif isinstance(op, Concat) and axes > 1 and op.axis % rank == 1:
             self._put(node, [self._stacked(node, out, axes)], axes)
+        elif isinstance(op, MaxPool | AveragePool) and _is_of_volumes(node):  # they become pools of planes
+            return
         elif isinstance(op, FOLLOWS if axes == 1 else OF_GROUPS) and not _of_planes(node):
             operands = tuple(k for k, v in enumerate(node.inputs) if v is not None and v.rank == rank)
             self._put(node, self._wrapped(node, rank, operands, axes), axes)
@@ -276,6 +281,8 @@ class _Region:
         x, w, *rest = node.inputs
         assert x is not None and w is not None
         if not _is_product(node):
+            if _is_of_volumes(node):
+                return stacked_planes.convolved(self.graph, node, self.last(x))
             return self._wrapped(node, len(x.shape), (0,))[0]
         assert w.const is not None
         outputs, inputs = w.const.shape[:2]
@@ -387,6 +394,11 @@ def _alone_pays(node: Node, isa: Isa, precision: str, resident: bool) -> bool:
     return not _is_product(node) and channels_last_pays(node, isa, precision, resident)
 
 
+def _is_of_volumes(node: Node) -> bool:
+    """Tell whether a node computes from volumes, of which kernels with the channels last take the planes."""
+    return next(iter(node.operands)).rank == stacked_planes.VOLUME
+
+
 def _kernel_takes(node: Node) -> bool:
     """Tell whether a Conv is of a kind and a size for the kernels that work with the channels last."""
     op = node.op
@@ -395,9 +407,9 @@ def _kernel_takes(node: Node) -> bool:
     assert x is not None and w is not None
     if x.dtype not in (f32, f64) or w.const is None or not w.tensor.is_static or not x.shape[1].is_const:
         return False
-    if len(x.shape) == 5:  # kernels for volumes have the channels first
-        return False
     outputs, per, *window = w.shape
+    if _is_of_volumes(node) and (op.group == int(x.shape[1]) or not stacked_planes.has_known_padding(node)):
+        return False
     if not worthwhile(*node.outputs[0].shape, per, *window):
         return False
     return op.group == 1 or int(outputs) == int(x.shape[1]) == op.group or int(per) >= 4

@@ -22,13 +22,17 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = Fa
     """Tell whether a Conv between tensors with the channels first is faster with them last, transposes included.
 
     resident: as in `ConvProblem`.  Only of dense convolutions: of depthwise ones either layout has kernels of its own.
+    The planes of a volume are copied as often as windows have planes.
     """
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
-    if op.group == int(x.shape[1]) or len(x.shape) > 4:
+    if op.group == int(x.shape[1]) or len(x.shape) > 5:
         return False
     first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
+    if len(x.shape) == 5:
+        batch, _, depth, *_ = node.outputs[0].shape
+        moved += likely(product((batch, depth, *x.shape[3:], x.shape[1], w.shape[2])))
     return last is not None and (first is None or last + moved * MOVED < first)
 
 
@@ -51,8 +55,10 @@ def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, resident: bo
     op, (x, w, *_), y = node.op, node.inputs, node.outputs[0]
     assert isinstance(op, Conv) and x is not None and w is not None
     planes = planes_of(op, "nchw", x, y, [int(d) for d in w.shape[2:]])
-    if planes is None or (planes.is_volume and layout == "nhwc"):
+    if planes is None:
         return None
+    if planes.is_volume and layout == "nhwc":
+        planes = planes.with_planes_stacked()
     geometry = (planes.window, planes.strides, planes.dilations)
     channels, epilogue = (int(planes.channels), int(w.shape[0])), Epilogue(acc(x.dtype))
     whole = ConvProblem.contiguous(layout, epilogue, *channels, planes.result, *geometry, op.group, precision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from irc.fusion.access import ZERO, Access, Space, find, row_major
@@ -27,7 +27,8 @@ class Planes:
     """Windows over planes; one spatial axis, or the only column of a plane, is a plane of one row.
 
     before, after: padding above and left, below and right.  flat: there is one row, of the first spatial axis.
-    depth: of three spatial axes the first.
+    depth: of three spatial axes the first.  stack: of three spatial axes that are no volume, the batch and the planes,
+    each of which is an image.
     """
 
     layout: Layout
@@ -43,6 +44,7 @@ class Planes:
     flat: bool
     depth: Depth = FLAT
     is_volume: bool = False
+    stack: tuple[Dim, Dim] | None = None
 
     def problem(
         self,
@@ -83,8 +85,28 @@ class Planes:
 
     def space(self, values: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the values that belong to spatial axes, of values for all axes of the input or the result."""
-        space = values[2:] if self.layout == "nchw" else values[1:-1]
+        space = values[2:] if self.layout == "nchw" else values[2 if self.stack else 1 : -1]
         return tuple(space[:1] if self.flat else space)
+
+    def image(self, strides: Sequence[Dim]) -> Dim | None:
+        """Return the stride along the images; None if they are not at equal distances."""
+        if self.stack is None:
+            return strides[0]
+        axes = merged(self.stack, strides[:2])
+        return ZERO if not axes else axes[0][1] if len(axes) == 1 else None
+
+    def with_planes_stacked(self) -> Planes:
+        """Return the planes of a volume as images, whose channels are those of all planes that a window meets."""
+        d = self.depth
+        return replace(
+            self,
+            layout="nhwc",
+            batch=self.batch * d.result,
+            channels=self.channels * d.window,
+            depth=FLAT,
+            is_volume=False,
+            stack=(self.batch, d.result),
+        )
 
     def channel(self, strides: Sequence[Dim]) -> Dim:
         """Return the stride along the channels."""
@@ -102,8 +124,12 @@ class Planes:
         return (channel, pixel) if self.layout == "nchw" else (pixel or ZERO, channel)
 
     def fits(self, access: Access) -> bool:
-        """Tell whether an epilogue can read an operand: one stride along the pixels, 0 or 1 along its columns."""
-        return self.pixel(access.strides) is not None and self.row_and_column(access.strides)[1] in (0, 1)
+        """Tell whether an epilogue can read an operand: one stride along the images and one along the pixels, 0 or 1
+        along its columns.
+        """
+        strides = access.strides
+        even = self.image(strides) is not None and self.pixel(strides) is not None
+        return even and self.row_and_column(strides)[1] in (0, 1)
 
     def axes(self, access: Access) -> Axes:
         """Return the axes of an epilogue along which an operand that `fits` varies."""
@@ -117,25 +143,29 @@ class Planes:
 
     def slots(self, fused: FusedEpilogue) -> tuple[tuple[Dim, Dim], ...]:
         """Return the strides of the epilogue's operands along images and rows."""
-        return tuple((s.strides[0], self.row_and_column(s.strides)[0]) for s in fused.slots)
+        rows = (self.row_and_column(s.strides)[0] for s in fused.slots)
+        return tuple((self.image(s.strides) or ZERO, row) for s, row in zip(fused.slots, rows, strict=True))
 
     def x_strides(self, source: Access) -> tuple[Dim, Dim, Dim, Dim]:
         """Return the strides of the input along images, channels, rows and pixels."""
         space = self.space(source.strides)
-        return source.strides[0], self.channel(source.strides), ZERO if self.flat else space[-2], space[-1]
+        image = self.image(source.strides)
+        assert image is not None
+        return image, self.channel(source.strides), ZERO if self.flat else space[-2], space[-1]
 
     def y_strides(self, shape: Sequence[Dim]) -> tuple[Dim, Dim, Dim]:
         """Return the strides of a result without gaps along images, channels and pixels."""
         strides = row_major(tuple(shape))
-        return strides[0], self.channel(strides), self.pixel(strides) or ZERO
+        return self.image(strides) or ZERO, self.channel(strides), self.pixel(strides) or ZERO
 
 
 def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence[int]) -> Planes | None:
-    """Read the geometry off a convolution or a pool; None where there are neither up to two spatial axes nor, channels
-    first, three.
+    """Read the geometry off a convolution or a pool; None where there are more than three spatial axes.
+
+    Channels last, windows along the first of three must be of one plane each.
     """
     rank = len(x.shape) - 2
-    if rank not in ((1, 2, 3) if layout == "nchw" else (1, 2)):
+    if rank not in (1, 2, 3):
         return None
 
     def space(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
@@ -150,11 +180,13 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
 
     strides = spatial(op.name, "strides", op.strides, rank, 1)
     dilations = spatial(op.name, "dilations", op.dilations, rank, 1)
-    volume = rank == 3
     depth = Depth(space(x.shape)[0], space(y.shape)[0], int(window[0]), strides[0], dilations[0], before[0])
+    volume, stacked = rank == 3 and layout == "nchw", rank == 3 and layout == "nhwc"
+    if stacked and (depth.window, depth.stride, before[0], after[0]) != (1, 1, 0, 0):
+        return None
     return Planes(
         layout,
-        y.shape[0],
+        y.shape[0] * depth.result if stacked else y.shape[0],
         x.shape[1 if layout == "nchw" else -1],
         pair(space(x.shape), ONE),
         pair(space(y.shape), ONE),
@@ -166,6 +198,7 @@ def planes_of(op: Windowed, layout: Layout, x: Value, y: Value, window: Sequence
         flat,
         depth if volume else FLAT,
         volume,
+        (y.shape[0], depth.result) if stacked else None,
     )
 
 
@@ -179,6 +212,10 @@ def input_of(selector: Selector, planes: Planes, x: Value) -> Access:
     for access in find(selector.elements, space, x, space.at):
         if planes.layout == "nchw" and access.strides[2:] == rows:
             return access
-        if planes.layout == "nhwc" and (access.strides[-1] == 1 or x.shape[-1] == 1):
+        if (
+            planes.layout == "nhwc"
+            and planes.image(access.strides) is not None
+            and (access.strides[-1] == 1 or x.shape[-1] == 1)
+        ):
             return access
     raise AssertionError(f"{x.name} does not stand where it is stored")
