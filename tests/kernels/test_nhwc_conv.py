@@ -268,3 +268,13 @@ def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
     lib = build(tmp_path, list({k.symbol: k for k in kernels}.values()), compiler=compiler)
     for kernel, case in zip(kernels, CASES[:9], strict=True):
         run(lib, kernel, case)
+
+
+@pytest.mark.parametrize(("window", "tasks"), [(3, 11), (15, 3)])
+def test_few_strips_are_cut_for_threads(tmp_path: Path, window: int, tasks: int) -> None:
+    """Threads get equal shares of strips lower than the caches ask for, unless strips would copy the same rows."""
+    pad = window // 2
+    case = Case(4, 32, (112, 112), (window, window), (2, 2), pads=(pad, pad, pad, pad))
+    kernel, pool = select(ISAS["avx512"], f32, case, plain()), Pool(3)
+    run(build(tmp_path, [kernel]), kernel, case, pool)
+    assert pool.pieces == [tasks]

@@ -65,6 +65,19 @@ def test_known_rows(tmp_path: Path) -> None:
         run_gemm(lib, kernel, noise(m, 600), noise(600, 40), [], lambda x: x, pool=Pool(1))
 
 
+@pytest.mark.parametrize(("m", "n", "tasks"), [(49, 200, 16), (14, 200, 7), (300, 200, 22)])
+def test_few_tiles_are_cut_for_threads(tmp_path: Path, m: int, n: int, tasks: int) -> None:
+    """Columns are divided where there are few tiles of rows."""
+    kernel = small_b_gemm(AVX512, f32, M, n, 64, plain())
+    assert kernel is not None
+    lib, a, b = build(tmp_path, [kernel]), noise(m, 64), noise(64, n)
+    alone = run_gemm(lib, kernel, a, b, [], lambda x: x)
+    for chunk in (1, 3, 7):
+        pool = Pool(chunk)
+        assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], lambda x: x, pool=pool))
+        assert pool.pieces == [tasks]
+
+
 def test_functions_are_computed_of_stored_sums(tmp_path: Path) -> None:
     """Functions need registers: no tile keeps its sums in them for an epilogue that calls one."""
     epilogue = Epilogue(call("tanh", acc() + slot(0)), ("row",))

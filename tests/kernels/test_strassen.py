@@ -71,6 +71,19 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
         assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], same, pool=Pool(chunk)))
 
 
+@pytest.mark.parametrize(("panels", "tasks"), [(3, 6), (4, 4), (5, 10)])
+def test_threads_share_an_odd_number_of_panels(tmp_path: Path, panels: int, tasks: int) -> None:
+    """Of few panels of columns, if they are odd, threads have half of the rows each."""
+    kernel = made(ISAS["avx2"], M)
+    m, n = 4 * kernel.tile.rows, 2 * panels * kernel.tile.panel
+    lib, a, b = build(tmp_path, [kernel]), noise(m, 90), noise(90, n)
+    alone = run_gemm(lib, kernel, a, b, [], same)
+    for chunk in (1, 2, 3):
+        pool = Pool(chunk)
+        assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], same, pool=pool))
+        assert pool.pieces == [tasks]
+
+
 def test_error_is_that_of_a_sum(tmp_path: Path) -> None:
     """In norm it stays below what one sum of all products loses, and that of seven products is not lost either."""
     kernel = made(ISAS["avx2"], 64)

@@ -42,6 +42,7 @@ BLOCK_CHANNELS = 16  # channels of a block of the input, if there are as many
 STRIP = 16  # tiles of a strip for which weights are worth reading
 FEW_TASKS = 16  # with fewer strips than this, output channels are split too
 CHANNEL_PARTS = 8
+OVERLAP = 8  # rows of the output, for each that two strips copy, that a strip has at least where more are wanted
 LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 16  # products ahead whose weights are fetched
@@ -349,6 +350,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "room": self._room,
             "strip": STRIP,
             "few": FEW_TASKS,
+            "overlap": OVERLAP,
             "most_parts": CHANNEL_PARTS,
             "worthwhile": WORTHWHILE,
             "l2": self.tile.isa.l2,

@@ -114,7 +114,8 @@ IRC_INLINE int64_t ${D}_end(int64_t pad, int64_t at, int64_t stride, int64_t dil
 }
 
 $tiling
-static void ${D}_plan(${D}_call *g) {
+/* divided: among threads. */
+static void ${D}_plan(${D}_call *g, int divided) {
     g->blocks = (g->ic + $B - 1) / $B;
     g->panels = (g->oc + g->k->panel - 1) / g->k->panel;
     g->tiles = ${D}_count(g);
@@ -137,6 +138,12 @@ static void ${D}_plan(${D}_call *g) {
     g->chunk = (g->blocks + chunks - 1) / chunks;
     const int64_t tasks = g->batch * g->groups * g->strips * g->across;
     g->parts = tasks >= $few ? 1 : ${D}_least(g->panels, $most_parts);
+    if (!divided || tasks * g->parts >= $few) return;
+    /* Lower strips, so that threads have equal shares, unless what two of them copy would be much of each. */
+    const int64_t wanted = ($few * g->strips + tasks * g->parts - 1) / (tasks * g->parts);
+    const int64_t shared = ${D}_tall(g, 1) - g->k->down, least = $overlap * shared / g->k->down / most_rows + 1;
+    const int64_t strips = ${D}_least(wanted, groups / least);
+    if (strips > g->strips) g->strips = strips;
 }
 """
 
@@ -303,7 +310,7 @@ static void ${D}_part(void *given, char *own, int64_t begin, int64_t end) {
 
 static void ${D}_run(const irc_pool *pool, ${D}_call *g, char *own, int64_t own_bytes, int64_t owners) {
     if (g->batch <= 0 || g->groups <= 0 || g->oc <= 0 || g->oh <= 0 || g->ow <= 0) return;
-    ${D}_plan(g);
+    ${D}_plan(g, pool != 0);
     const int64_t tasks = g->batch * g->groups * g->strips * g->across * g->parts;
     const double pixels = (double)(g->batch * g->oh * g->ow), channels = (double)(g->oc * g->groups);
     const double work = pixels * channels * (double)(g->ic * g->k->kh * g->k->kw);

@@ -288,8 +288,7 @@ void $S($parameters) {
     const ${S}_plan plan = ${S}_tasks(g);
     const int64_t tasks = g->batch0 * g->batch1 * plan.inner * plan.outer;
     const int alone = !pool || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
-$pack    if (alone || tasks < 2) ${S}_part((void *)g, g->own, 0, tasks);
-    else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
+$pack    irc_divide(alone ? 0 : pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
 

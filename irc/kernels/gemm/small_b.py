@@ -4,7 +4,7 @@ Where B has few columns, packing A would cost as much as the products: here a ti
 All of B stays in the caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is
 read once, C is written row by row, each element once, the epilogue applied in registers.
 
-Threads split the rows.
+Threads split the rows, and the columns of few.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from irc.kernels.vector import bf16_io
 
 DEEPEST = 1023
 """Products in a sum at most: rows of 1024 elements share few sets of the first cache."""
+FEW_TASKS = 16
+"""With fewer tiles of rows than this, columns are divided too."""
 LINE = 64
 """Bytes of a line of the caches."""
 SHARE = 3 / 4
@@ -139,38 +141,53 @@ IRC_INLINE int64_t ${S}_start(int64_t m, int64_t tile) {
 $start
 }
 
-/* Some tiles of one matrix. */
-static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last) {
+/* Some tiles of one matrix, columns col0 to col1. */
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last,
+                       int64_t col0, int64_t col1) {
 $tables
     const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
     for (; tile < last; tile++) {
         const int64_t end = ${S}_start(g->m, tile + 1);
         for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
             rows = $height;
-            for (int64_t col = 0; col < g->n; col += $NR) {
+            for (int64_t col = col0; col < col1; col += $NR) {
                 const $T *const from = a + row * g->a_row, *const panel = b + col * g->k;
 $call            }
         }
     }
 }
 
-/* Tasks: tiles of a matrix. */
+/* Tasks: tiles of rows, matrices outermost; of few tiles, parts of their columns, innermost. */
+typedef struct {
+    int64_t tiles, panels, cuts, tasks;
+} ${S}_plan;
+
+IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
+    const int64_t tiles = (g->m + $MR - 1) / $MR, panels = (g->n + $NR - 1) / $NR;
+    const int64_t all = g->batch0 * g->batch1 * tiles, wanted = all ? ($wanted + all - 1) / all : 1;
+    const int64_t cuts = wanted < panels ? wanted : panels;
+    return (${S}_plan){tiles, panels, cuts, all * cuts};
+}
+
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t tiles = (g->m + $MR - 1) / $MR;
+    const ${S}_plan plan = ${S}_tasks(g);
     while (begin < end) {
-        const int64_t image = begin / tiles, first = begin % tiles, i = image / g->batch1, j = image % g->batch1;
-        const int64_t last = tiles - first < end - begin ? tiles : first + end - begin;
+        const int64_t at = begin / plan.cuts, cut = begin % plan.cuts, left = end - begin;
+        const int64_t image = at / plan.tiles, first = at % plan.tiles, i = image / g->batch1, j = image % g->batch1;
+        int64_t tiles = 1, parts = plan.cuts - cut < left ? plan.cuts - cut : left;
+        if (parts == plan.cuts) tiles = left / parts < plan.tiles - first ? left / parts : plan.tiles - first;
+        const int64_t col0 = plan.panels * cut / plan.cuts * $NR, col1 = plan.panels * (cut + parts) / plan.cuts * $NR;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, first,
-                   last);
-        begin += last - first;
+                   first + tiles, col0, col1 < g->n ? col1 : g->n);
+        begin += tiles * parts;
     }
 }
 
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
-    const int64_t tasks = g->batch0 * g->batch1 * ((g->m + $MR - 1) / $MR);
+    const int64_t tasks = ${S}_tasks(g).tasks;
     if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
         ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
@@ -183,18 +200,18 @@ _EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra
 _WHOLE = """    return tile * $MR < m ? tile * $MR : m;"""
 
 
-_CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel, far && col == 0);
+_CALL = """                $whole(o, row, col, g->k, from, g->a_row, panel, far && col == col0);
 """
 
 _FEW_CALL = """\
-                $few[rows](g->k, from, g->a_row, panel, far && col == 0, sums);
+                $few[rows](g->k, from, g->a_row, panel, far && col == col0, sums);
                 ${S}_edge(o, (int)rows, row, col, sums);
 """
 
 _CALL_OR_FEW = """                if (rows == $MR) {
-                    $whole(o, row, col, g->k, from, g->a_row, panel, far && col == 0);
+                    $whole(o, row, col, g->k, from, g->a_row, panel, far && col == col0);
                 } else {
-                    $few[rows](g->k, from, g->a_row, panel, far && col == 0, sums);
+                    $few[rows](g->k, from, g->a_row, panel, far && col == col0, sums);
                     ${S}_edge(o, (int)rows, row, col, sums);
                 }
 """
@@ -283,7 +300,7 @@ class SmallBGemmKernel(GemmKernel):
         t, s = self.tile, self.symbol
         body = f"{t.name.replace('tile', 'rows', 1)}{'_deep' * self.deep}"
         given = names(t) | bf16_io.names(False, self.y_bf16, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
-        given |= {"body": body, "line": LINE // t.dtype.itemsize, "near": cached_elements(t)}
+        given |= {"body": body, "line": LINE // t.dtype.itemsize, "near": cached_elements(t), "wanted": FEW_TASKS}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [

@@ -59,7 +59,8 @@ CHUNK = 64
 """Columns of a quarter of A that are packed and combined at once, while they are in the first cache."""
 HELD = 64
 """Bytes that a workspace begins with; of `ROWS_AT_ONCE` rows there are fewer tiles."""
-COLUMNS_PER_TASK = 96
+FEW_PANELS = 16
+"""Panels of columns for fewer of which, if they are odd, threads share the rows too."""
 FLAGS = 16
 """Flags of pairs of panels are padded to a multiple of so many, so that panels begin at lines of the caches."""
 ADDED = 22.0
@@ -228,35 +229,46 @@ IRC_INLINE int64_t ${S}_half(const ${S}_args *g) {
     return (g->n + 2 * $NR - 1) / (2 * $NR) * $NR;
 }
 
-/* Tiles t0 to t1 of the upper half, columns col0 to col1 of the left half, and what lies below and right of them. */
+/* Tiles of rows in a task: as many as are packed at once, or half of all, where threads could not share few panels. */
+IRC_INLINE int64_t ${S}_high(int64_t tiles, int64_t columns) {
+    const int64_t panels = columns / $NR;
+    return tiles <= $most && panels < $few && panels % 2 ? (tiles + 1) / 2 : $most;
+}
+
+/* Tiles t0 to t1 of the upper half, columns col0 to col1 of the left half, and what lies below and right of them.
+ * Where all rows fit, all are packed, which are there for the next part too, whatever tiles it has. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
                        char *own, int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
     const int64_t half = (g->m + 1) / 2, k = (g->k + 1) / 2, right = ${S}_half(g);
     const ${S}_rows m = ${S}_split(half);
     const int64_t high = m.low + (m.extra > 0), fit = k > 0 ? $room / ($operands * high * k) : $most;
     const int64_t most = fit > $most ? $most : fit > 1 ? fit : 1;
-    const int64_t groups = (t1 - t0 + most - 1) / most, per = (t1 - t0 + groups - 1) / groups;
+    const int64_t top0 = m.tiles > most ? t0 : 0, top1 = m.tiles > most ? t1 : m.tiles;
+    const int64_t groups = (top1 - top0 + most - 1) / most, per = (top1 - top0 + groups - 1) / groups;
     const int64_t blocks = k > 0 ? (k + $sum - 1) / $sum : 1;
     const $T *const even = b, *const panels = b + (right / $NR + $flags - 1) / $flags * $flags;
     ${S}_held *const held = (${S}_held *)own;
-    ${S}_group x = {.apart = held->apart, .k = k, .step = (k + blocks - 1) / blocks, .low = m.low};
+    ${S}_group x = {.k = k, .step = (k + blocks - 1) / blocks, .low = m.low};
     x.sums = ($T *)(own + $held);
-    for (int64_t top = t0; top < t1; top += per) {
-        const int64_t end = top + per < t1 ? top + per : t1, start = top * m.low + (top < m.extra ? top : m.extra);
+    for (int64_t top = top0; top < top1; top += per) {
+        const int64_t end = top + per < top1 ? top + per : top1, tiles = end - top;
+        const int64_t first = top < t0 ? t0 : top, last = end < t1 ? end : t1;
+        int64_t start = top * m.low + (top < m.extra ? top : m.extra);
         const int64_t from = (int64_t)(intptr_t)(a + start * g->a_row);
-        x.tiles = end - top, x.extra = m.extra > top ? m.extra - top : 0;
-        x.area = x.tiles * high * $NR, x.slot = x.tiles * high * k + $L;
+        x.area = tiles * high * $NR, x.slot = tiles * high * k + $L;
         $T *to = x.sums + $areas * x.area;
-        x.packed = to;
-        const int there = held->rows == from && held->tiles == x.tiles;
-        held->rows = from, held->tiles = x.tiles;
-        for (int64_t t = 0, r = start; t < x.tiles && !there; t++) {
-            const int64_t rows = m.low + (t < x.extra), below = g->m - half - r, have = below < rows ? below : rows;
-            const $T *const row = a + r * g->a_row;
-            held->apart[t] = (char)${S}_pack(g, row, (int)rows, (int)(have > 0 ? have : 0), half, to, x.slot);
+        const int there = held->rows == from && held->tiles == tiles;
+        held->rows = from, held->tiles = tiles;
+        for (int64_t t = top, r = start; t < end; t++) {
+            const int64_t rows = m.low + (t < m.extra), below = g->m - half - r, have = below < rows ? below : rows;
+            if (t == first) start = r, x.packed = to;
+            if (!there)
+                held->apart[t - top] = (char)${S}_pack(g, a + r * g->a_row, (int)rows, (int)(have > 0 ? have : 0), half,
+                                                       to, x.slot);
             to += rows * k;
             r += rows;
         }
+        x.tiles = last - first, x.extra = m.extra > first ? m.extra - first : 0, x.apart = held->apart + first - top;
         for (int64_t col = col0; col < col1; col += $NR) {
             ${S}_pair(&x, panels + col * $products * k, even[col / $NR] != 0);
             $T *sums = x.sums;
@@ -362,9 +374,10 @@ class StrassenGemmKernel(GemmKernel):
             "S": s,
             "Q": vector_name(4, t.dtype),
             "whole": table_of(t, variants, t.vectors),
-            "TT": self._most,
+            "TT": f"{s}_high(tiles, columns)",
+            "few": FEW_PANELS,
             "held": HELD,
-            "NT": -(-COLUMNS_PER_TASK // (2 * t.panel)) * t.panel,
+            "NT": t.panel,
             "worthwhile": WORTHWHILE,
             "sum": LONGEST_SUM,
             "most": self._most,
@@ -389,8 +402,8 @@ class StrassenGemmKernel(GemmKernel):
             fill(SPLIT, **given),
             fill(_PACK, **given),
             fill(_RANGE, **given),
-            fill(PARTS, **given, packed_b=packed, wide="0"),
-            fill(ENTRY, **given, **self.interface, pack="    irc_empty(g->own, g->own_bytes);\n"),
+            fill(PARTS, **given, packed_b=packed, wide=f"{s}_split((g->m + 1) / 2).tiles <= {self._most}"),
+            fill(ENTRY, **given, **self.interface, pack=""),
         ]
 
     @property
