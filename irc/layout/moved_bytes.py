@@ -2,7 +2,8 @@
 
 What only moves elements (Transpose, Concat, Split, a Pad that reflects and others) is done before DequantizeLinear: a
 quarter of the memory, and products behind it find their bytes.  So is a MaxPool, for floats grow with the bytes.  A
-Concat that is quantized becomes one of what is quantized, so that each operand is where it is computed.
+Concat that is quantized becomes one of what is quantized, so that each operand is where it is computed; so does a
+Transpose, or an Expand, which would read floats far apart, or repeat them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from irc.kernels.integer.problem import BYTES, SETS
 from irc.layout.integer_operands import all_bytes, dequantized, is_one
 from irc.opdef.builder import Builder
 from irc.opdef.reference import run_reference
+from irc.opdef.window import spatial, window_padding
 from irc.ops.concat import Concat, Split
 from irc.ops.gather import Gather
 from irc.ops.layout import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
@@ -25,6 +27,7 @@ from irc.ops.pad import Pad, PadEach
 from irc.ops.pool import GlobalAveragePool, MaxPool
 from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 from irc.ops.reduce import Reduction
+from irc.ops.shape import Expand
 from irc.ops.slice import Slice, StridedSlice
 from irc.ops.space_to_depth import DepthToSpace, ShuffleChannels, SpaceToDepth
 from irc.passes.replace import replace_value
@@ -33,6 +36,8 @@ VIEWS = Reshape | Flatten | Squeeze | Unsqueeze
 """Operations that change the shape alone."""
 MOVES = VIEWS | Transpose | Slice | StridedSlice | Split | Gather | DepthToSpace | SpaceToDepth | ShuffleChannels
 """Operations whose results are elements of their first operand, and of no other."""
+GATHERED = VIEWS | Transpose | Expand
+"""Operations that read each element once, or more often."""
 REDUCTIONS = Reduction | GlobalAveragePool
 
 
@@ -69,17 +74,25 @@ def _is_read_through(node: Node) -> bool:
     return isinstance(node.op, Transpose) and bool(users) and all(isinstance(n.op, REDUCTIONS) for n in users)
 
 
-def _quantized_before(graph: Graph, last: Node) -> bool:
-    """Put a QuantizeLinear to bytes in front of the Concat that nothing else reads."""
+def _quantized_before(graph: Graph, last: Node, gone: Node | None = None) -> int:
+    """Put a QuantizeLinear to bytes in front of a Concat, or moves of all elements, that nothing else reads.
+
+    gone: what read them too, and has no use any more.  Returns how many operations move bytes then.
+    """
     x, *parameters = last.operands
     node = x.producer
-    if node is None or not isinstance(node.op, Concat) or graph.keeps(x) or len(x.uses) != 1:
-        return False
+    if node is None or not isinstance(node.op, Concat | GATHERED) or graph.keeps(x) or set(x.uses) - {gone} != {last}:
+        return 0
     if last.outputs[0].dtype not in BYTES or not all(map(is_one, parameters)):
-        return False
-    made = {v: Builder(graph, last.name, last.loc).add(last.op, v, *parameters) for v in dict.fromkeys(node.operands)}
-    joined = Builder(graph, node.name, node.loc).add(node.op, *(made[v] for v in node.operands))
-    return replace_value(graph, last.outputs[0], joined)
+        return 0
+    count = len(node.inputs) if isinstance(node.op, Concat) else 1
+    given = [v for v in node.inputs[:count] if v is not None]
+    made = {v: Builder(graph, last.name, last.loc).add(last.op, v, *parameters) for v in dict.fromkeys(given)}
+    moved = Builder(graph, node.name, node.loc).add(node.op, *(made[v] for v in given), *node.inputs[count:])
+    moved.type = TensorType(moved.dtype, x.shape)  # with the names of sizes that only the run tells
+    if not replace_value(graph, last.outputs[0], moved):
+        return 0
+    return 1 + sum(_quantized_before(graph, v.producer, node) for v in made.values() if v.producer is not None)
 
 
 def _moved(graph: Graph, node: Node) -> bool:
@@ -173,8 +186,18 @@ def _keeps_order(graph: Graph, node: Node, op: MaxPool) -> bool:
     source = dequantized(node.inputs[0])
     pads, ones = [*op.pads_begin, *op.pads_end], set(op.dilations) <= {1}
     inside = all(p < k for p, k in zip(pads, op.kernel * 2, strict=False))
-    if source is None or not ones or not inside or op.rounding == "ceil" or any(v.uses for v in node.outputs[1:]):
+    if source is None or not ones or not inside or any(v.uses for v in node.outputs[1:]):
+        return False
+    if op.rounding == "ceil" and not _begin_inside(op, next(source.operands), node.outputs[0]):
         return False
     x, *parameters = source.operands
     floats = run_reference(source, [np.sort(all_bytes(x.dtype)), *(p.array.reshape(()) for p in parameters)])[0]  # pyright: ignore
     return bool(np.all(np.diff(floats) > 0)) and not any(graph.keeps(v) for v in node.outputs[1:])
+
+
+def _begin_inside(op: MaxPool, x: Value, y: Value) -> bool:
+    """Tell whether no window begins in the padding behind the input."""
+    sizes = x.shape[2:]
+    strides, (begin, _) = spatial(op.name, "strides", op.strides, len(sizes), 1), window_padding(op, sizes, op.kernel)
+    starts = [(o - 1) * s - p for o, s, p in zip(y.shape[2:], strides, begin, strict=True)]
+    return all((start + 1).at_most(size) is True for start, size in zip(starts, sizes, strict=True))

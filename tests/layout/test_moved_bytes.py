@@ -1,4 +1,4 @@
-"""What moves dequantized bytes moves the bytes; a Concat that is quantized joins what is quantized."""
+"""What moves dequantized bytes moves the bytes, and so does what is quantized afterwards."""
 
 from __future__ import annotations
 
@@ -60,6 +60,10 @@ def windows(b: Any, x: Any, y: Any) -> Any:
     return b.add_all(MaxPool((3, 3), strides=(2, 2), pads_begin=(1, 1), pads_end=(1, 1)), dequantized(b, x))[0]
 
 
+def windows_beyond_the_end(b: Any, x: Any, y: Any) -> Any:
+    return b.add_all(MaxPool((3, 3), strides=(2, 2), rounding="ceil"), dequantized(b, x))[0]
+
+
 def reflected(b: Any, x: Any, y: Any) -> Any:
     return b.Pad(dequantized(b, x), b.const([0, 0, 2, 1, 0, 0, 1, 2], i64), 0.5, mode="reflect")
 
@@ -71,7 +75,8 @@ def repeated_at_the_edge(b: Any, x: Any, y: Any) -> Any:
 Build = Callable[[Any, Any, Any], Any]
 
 
-MOVED = [pair, of_two_scales, of_channels, along_another_axis, picked, turned, windows, reflected, repeated_at_the_edge]
+IN_ORDER = [pair, of_two_scales, of_channels, along_another_axis, picked, turned, windows, windows_beyond_the_end]
+MOVED = [*IN_ORDER, reflected, repeated_at_the_edge]
 
 
 @pytest.mark.parametrize("build", MOVED, ids=lambda f: f.__name__)
@@ -118,6 +123,23 @@ def test_operands_are_quantized_before_they_are_joined() -> None:
     np.testing.assert_array_equal(evaluate(graph, feeds)[0], wanted)
 
 
+def test_elements_are_quantized_before_they_are_repeated_and_turned() -> None:
+    def build(b: Any, x: Any, y: Any) -> Any:
+        joined = b.Concat(b.Exp(dequantized(b, x)), b.Neg(dequantized(b, y)), axis=1)
+        heads = b.Reshape(joined, b.const([2, 12, 1, 6, 4], i64))
+        many = b.Reshape(b.Expand(heads, b.const([2, 12, 3, 6, 4], i64)), b.const([2, 36, 6, 4], i64))
+        return b.QuantizeLinear(b.Transpose(many, [0, 1, 3, 2]), b.const(np.float32(0.4), f32), b.const(3, u8))
+
+    graph = graph_of(build, X, Y)
+    feeds = dict(zip(graph.inputs, (X, Y), strict=True))
+    (wanted,) = evaluate(graph, feeds)
+    assert moved_bytes.run(graph, AVX512) == 5
+    assert not problems(graph)
+    made = [v.producer for n in graph.nodes if n.op.name == "QuantizeLinear" for v in n.inputs[:1] if v is not None]
+    assert {n.op.name for n in made if n is not None} == {"Exp", "Neg"}
+    np.testing.assert_array_equal(evaluate(graph, feeds)[0], wanted)
+
+
 def _of_floats(b: Any, x: Any, y: Any) -> Any:
     return b.Concat(dequantized(b, x), b.Neg(dequantized(b, y)), axis=1)
 
@@ -131,6 +153,10 @@ def _falling(b: Any, x: Any, y: Any) -> Any:
     return b.add_all(MaxPool((2, 2), strides=(2, 2)), dequantized(b, x, -0.03))[0]
 
 
+def _of_padding_alone(b: Any, x: Any, y: Any) -> Any:
+    return b.add_all(MaxPool((2, 2), strides=(2, 2), pads_end=(1, 1), rounding="ceil"), dequantized(b, x))[0]
+
+
 def _filled(b: Any, x: Any, y: Any) -> Any:
     return b.Pad(dequantized(b, x), b.const([0, 0, 2, 1, 0, 0, 1, 2], i64), 0.5)
 
@@ -139,7 +165,7 @@ def _by_channels(b: Any, x: Any, y: Any) -> Any:
     return b.Transpose(dequantized(b, x, SCALES, POINTS), b.const([0, 2, 3, 1], i64))
 
 
-STAYING = [_of_floats, _of_other_bytes, _falling, _filled, _by_channels]
+STAYING = [_of_floats, _of_other_bytes, _falling, _of_padding_alone, _filled, _by_channels]
 
 
 @pytest.mark.parametrize("build", STAYING, ids=lambda f: f.__name__)
