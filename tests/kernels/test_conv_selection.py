@@ -229,3 +229,13 @@ def test_weights_far_away() -> None:
     problem = ConvProblem.contiguous("nchw", plain(), 384, 96, (4, 4), (5, 5), (2, 2))
     widths = [k.tile.vectors for k in candidates(problem, ISAS["avx512"]).values() if isinstance(k, VolumeConvKernel)]
     assert widths.index(6) > widths.index(1)
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_what_no_tap_sees_is_not_fetched(isa: str) -> None:
+    """Between the taps of a dilated row there is much of the input that a tile does not read."""
+    problem = ConvProblem.contiguous("nchw", plain(), 96, 24, (1, 500), (1, 3), (1, 1), (1, 256))
+    found = [k for k in candidates(problem, ISAS[isa]).values() if isinstance(k, VolumeConvKernel)]
+    fetched = [k.source().count("__builtin_prefetch(xu") for k in found if k.tile.vectors == 1]
+    lines = 2 * 3 * 2  # of each tap's pixels, in a tile and in the last one, which overlaps the one before
+    assert fetched and all(0 < n <= lines for n in fetched)

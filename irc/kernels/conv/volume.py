@@ -13,6 +13,7 @@ Threads split images, groups, channels and rows, never the sum: results do not d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
@@ -232,6 +233,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
                 **given,
                 kind=i,
                 begin=begin,
+                fetch="" if self.depthwise or t.vectors > WIDE else "".join(self._fetched(ranges)),
                 taps="".join(self._taps(ranges)),
                 channels=fill(channels, **given, kind=i),
             )
@@ -262,7 +264,6 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "IW": iw,
             "OW": ow,
             "KW": kw,
-            "fetch": "" if self.depthwise or t.vectors > WIDE else "".join(self._fetched()),
             "SW": sw,
             "PW": pw,
             "DW": dw,
@@ -283,12 +284,15 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "worthwhile": WORTHWHILE,
         }
 
-    def _fetched(self) -> Iterator[str]:
-        """Print the fetching of a row of taps some channels ahead: the processor does not guess it of planes apart."""
-        _, _, kw, sw, dw, _ = self.row
-        last = (self.tile.rows - 1) * sw + (kw - 1) * dw
-        for at in (*range(0, last, 64 // self.tile.dtype.itemsize), last):
-            yield f"                __builtin_prefetch(xu + {AHEAD} * o->x_channel + {at});\n"
+    def _fetched(self, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """Print the fetching of what taps see some channels ahead: the processor does not guess it of planes apart."""
+        _, _, _, stride, dilation, _ = self.row
+        seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
+        line, fetched = 64 // self.tile.dtype.itemsize, -math.inf
+        for at, after in zip(seen, (*seen[1:], math.inf), strict=True):
+            if at - fetched >= line or (at > fetched and after - at >= line):
+                fetched = at
+                yield f"                __builtin_prefetch(xu + {AHEAD} * o->x_channel + {at});\n"
 
     @property
     def _room(self) -> int:
