@@ -124,11 +124,12 @@ which only AVX-512 has one instruction."""
 MASKED_TAP, FOLDED_PLANE = 1.0, 12.0
 """Cycles to load a vector at another place, blend out what is masked and fold it; and what a plane of a pool takes
 beside its vectors, where several are folded before they are read again."""
-STORED_ROW, CUT_ROW = 20.0, 4.0
-"""Cycles until a short row that was stored can be loaded at other places; and to load the ends of a row, of which lanes
-lie beside it."""
-PICKED_ROW = 1.0
-"""Cycles that a row of a pool takes beside its vectors, where tables know the columns of windows."""
+STORED_ROW, CUT_ROW, BLENDED_ROW = 20.0, 4.0, 12.0
+"""Cycles until a short row that was stored can be loaded at other places; to load the ends of a row, of which lanes lie
+beside it; and the same where no register holds masks."""
+PICKED_ROW, PICKED_ROW_APART = 1.0, 5.0
+"""Cycles that a row of a pool takes beside its vectors, where tables know the columns of windows; and where lanes are
+picked out of two vectors apart."""
 FUNCTION = 10.0
 """Cycles to compute a mathematical function of a vector."""
 AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0

@@ -1,17 +1,19 @@
-"""Pooling, NCHW, by tables of lanes: the rows under a vector of windows are folded, then columns picked by AVX-512.
+"""Pooling, NCHW, by tables of lanes: the rows under a vector of windows are folded, then columns picked.
 
 Two vectors hold the columns under a vector of neighbouring windows; they begin where all of their columns are inside
 the row, so that only rows shorter than a vector are loaded through masks.  Which lanes are a tap of the windows, and
-which windows have it inside the input, is the same for all rows of all planes: tables, made once.
+which windows have it inside the input, is the same for all rows of all planes: tables, made once.  AVX-512 picks lanes
+out of both vectors at once, AVX2 out of each of them, and blends what it picked.
 
 Threads split planes (images × channels).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
-from irc.kernels.core.costs import PERMUTED, PICKED_ROW
+from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART, PICKED_ROW, PICKED_ROW_APART
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import C_TYPES
 from irc.kernels.core.problem import likely, likely_extent
@@ -37,14 +39,19 @@ IRC_INLINE $V ${S}_rows(const $T *x, int64_t step, int64_t n, const int whole, i
 }
 
 /* The lanes of a and of b behind it; those that are not in the mask are 0. */
-IRC_INLINE $V ${S}_pick($V a, $V b, const $I *lanes, uint${L}_t mask) {
+IRC_INLINE $V ${S}_pick($V a, $V b, const $I *lanes, const $M *mask) {
     $V y = ${V}_load((const $T *)lanes);
     $pick
     return y;
 }
 
+/* Notes a bit of each lane. */
+IRC_INLINE void ${S}_note(uint${L}_t bits, $M *mask) {
+    $note
+}
+
 /* Tables of `count` vectors of $KW taps of `step` windows: the lanes, and a bit of each window that has the tap. */
-static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lanes, uint${L}_t *masks) {
+static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lanes, $M *masks) {
     for (int64_t p = 0; p < count; p++) {
         const int64_t first = p * step * $SW - g->pad_w, last = g->iw - 2 * $L;
         const int64_t held = first < last ? first : last, a = held < 0 ? 0 : held;
@@ -56,9 +63,9 @@ static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lan
                 int64_t at = first + i * $SW + k * $DW;
                 if (i < step && at >= 0 && at < g->iw) mask |= (uint${L}_t)(1u << i);$near
                 at = at < a ? a : at < g->iw ? at : g->iw - 1; /* lanes of other windows hold anything */
-                lanes[(p * $KW + k) * $L + i] = ($I)((at < a + $L ? at - a : at - b + $L) & (2 * $L - 1));
+                lanes[(p * $KW + k) * $L + i] = ($I)((at < a + $L ? at - a : (at - b + $L) | $second) & $index);
             }
-            masks[p * $KW + k] = mask;
+            ${S}_note(mask, masks + (p * $KW + k) * $MS);
             any |= mask;
         }$keep
     }
@@ -67,14 +74,14 @@ static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lan
 /* A row of outputs, of n rows of the input; y has room for `left` of them.  `held`: two vectors hold the rows, or one
    that is not `whole`. */
 IRC_INLINE void ${S}_row(const int held, const int whole, int64_t iw, int64_t ow, int64_t pad, const $I *lanes,
-                         const uint${L}_t *masks, const $T *x, int64_t n, $T *y, int64_t left$shares) {
+                         const $M *masks, const $T *x, int64_t n, $T *y, int64_t left$shares) {
     const int64_t step = held ? $L : $P;
     $V a = ($V){0}, b = a;
     if (held) {
         a = ${S}_rows(x, $DH * iw, n, whole, iw);
         b = whole ? ${S}_rows(x + iw - $L, $DH * iw, n, 1, 0) : a;
     }
-    for (int64_t j = 0; j < ow; j += step, lanes += $KW * $L, masks += $KW$next) {
+    for (int64_t j = 0; j < ow; j += step, lanes += $KW * $L, masks += $KW * $MS$next) {
         if (!held) {
             int64_t at = j * $SW - pad;
             at = at < iw - 2 * $L ? at : iw - 2 * $L;
@@ -82,10 +89,10 @@ IRC_INLINE void ${S}_row(const int held, const int whole, int64_t iw, int64_t ow
             a = ${S}_rows(x + at, $DH * iw, n, 1, 0);
             b = ${S}_rows(x + at + $L, $DH * iw, n, 1, 0);
         }
-        $V acc = ${S}_pick(a, b, lanes, masks[0]);
+        $V acc = ${S}_pick(a, b, lanes, masks);
         $unroll
         for (int k = 1; k < $KW; k++) {
-            const $V next = ${S}_pick(a, b, lanes + k * $L, masks[k]);
+            const $V next = ${S}_pick(a, b, lanes + k * $L, masks + k * $MS);
             acc = $fold;
         }$finish
         if (left - j >= $L) ${V}_store(y + j, acc); /* what is too much is written over */
@@ -94,7 +101,7 @@ IRC_INLINE void ${S}_row(const int held, const int whole, int64_t iw, int64_t ow
 }
 
 IRC_INLINE void ${S}_planes(const ${S}_args *g, const int held, const int whole, const $I *lanes,
-                            const uint${L}_t *masks$tables, int64_t begin, int64_t end) {
+                            const $M *masks$tables, int64_t begin, int64_t end) {
     const int64_t ih = g->ih, iw = g->iw, oh = g->oh, ow = g->ow, high = g->pad_h, wide = g->pad_w;
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
@@ -143,6 +150,15 @@ _COUNT = """
         }
     }"""
 
+_PICK_APART = """\
+$V first, second;
+    __asm__("vpermps %1, %2, %0" : "=x"(first) : "x"(a), "x"(y));
+    __asm__("vpermps %1, %2, %0" : "=x"(second) : "x"(b), "x"(y));
+    __asm__("vblendvps %3, %2, %1, %0" : "=x"(y) : "x"(first), "x"(second), "x"(y));"""
+
+_MASKED = """
+    y = ($V)((${V}_mask)y & (${V}_mask)${V}_load((const $T *)mask));"""
+
 _NEAR = """
                 for (int64_t t = 0; t < $KW && (at < 0 || at >= g->iw); t++) /* another tap counts twice */
                     at = first + i * $SW + t * $DW;"""
@@ -154,9 +170,10 @@ class NchwPickedPoolKernel(PlanePool):
 
     def fits(self, problem: PoolProblem) -> bool:
         known = problem.input[1].is_const and problem.result[1].is_const
-        if not known or self._pixels <= 1 or self.tile.isa.name != "avx512":
+        vector, least = self.tile.lanes * self.tile.dtype.itemsize, {"avx512": 64, "avx2": 32}
+        if not known or self._pixels <= 1 or vector < least.get(self.tile.isa.name, math.inf):
             return False
-        if self.tile.lanes * self.tile.dtype.itemsize < 64:
+        if self.tile.isa.name == "avx2" and self.tile.dtype.itemsize != 4:
             return False
         sizes = {"iw": int(problem.input[1]), "ow": int(problem.result[1])}
         return sizes["iw"] > 0 and self.own_bytes(sizes) <= LARGEST
@@ -165,8 +182,10 @@ class NchwPickedPoolKernel(PlanePool):
         oh, iw, ow = likely_extent(problem.result[0]), int(problem.input[1]), int(problem.result[1])
         lanes, vectors = self.tile.lanes, self._vectors(iw, ow)
         loaded = (1 if iw < lanes else 2) * (1 if iw <= 2 * lanes else vectors) * self.window[0]
-        # Vectors of 64 bytes anywhere lie across two lines of the cache, which are two loads.
-        row = loaded + vectors * self.window[1] * PERMUTED + PICKED_ROW
+        if self.tile.isa.name == "avx512":  # vectors of 64 bytes anywhere lie across two lines, which are two loads
+            row = loaded + vectors * self.window[1] * PERMUTED + PICKED_ROW
+        else:
+            row = loaded / LOADS + vectors * self.window[1] * PERMUTED_APART + PICKED_ROW_APART
         return likely(problem.batch) * likely(problem.channels) * oh * row
 
     @property
@@ -176,7 +195,9 @@ class NchwPickedPoolKernel(PlanePool):
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         vectors = self._vectors(sizes["iw"], sizes["ow"])
         tables = vectors * (self.window[1] + (self.window[0] + 1) * self.counts)
-        return tables * 64 + -(-vectors * self.window[1] * self.tile.lanes // 8 // 64) * 64
+        vector, masks = self.tile.lanes * self.tile.dtype.itemsize, vectors * self.window[1]
+        bits = masks * self.tile.lanes // 8 if self.tile.isa.name == "avx512" else masks * vector
+        return tables * vector + -(-bits // 64) * 64
 
     def _vectors(self, iw: int, ow: int) -> int:
         return -(-ow // (self.tile.lanes if iw <= 2 * self.tile.lanes else self._pixels))
@@ -187,26 +208,9 @@ class NchwPickedPoolKernel(PlanePool):
         return max(0, min(self.tile.lanes, (2 * self.tile.lanes - self.span) // self.strides[1] + 1))
 
     def parts(self) -> list[Part]:
-        given = self.given | self.bounds | {"P": self._pixels, "I": C_TYPES[self.tile.dtype.name][1]}
-        letter = "s" if self.tile.dtype.itemsize == 4 else "d"
-        operands = '"+v"(y) : "v"(a), "v"(b)'
-        if self.mode == "max":
-            pick = f'(void)mask;\n    __asm__("vpermi2p{letter} %2, %1, %0" : {operands});'
-            finish = fill(
-                "\n        $V some = ${V}_all(-INFINITY);\n"
-                f'        __asm__("vmovap{letter} %1, %0%{{%2%}}" : "+v"(some) : "v"(acc), "Yk"(masks[0]));\n'
-                "        acc = some;",
-                **given,
-            )
-            keep = fill("\n        masks[p * $KW] = any;", **given)
-        else:
-            pick = f'__asm__("vpermi2p{letter} %2, %1, %0%{{%3%}}%{{z%}}" : {operands}, "Yk"(mask));'
-            finish, keep = "", "\n        (void)any;"
+        given = self.given | self.bounds | self._picking() | {"P": self._pixels}
         text = dict.fromkeys(("shares", "next", "tables", "share", "given", "count", "passed"), "")
-        text |= {
-            "nothing": str(given["empty"]),
-            "room": "uint${L}_t *const masks = (uint${L}_t *)(lanes + count * $KW * $L);",
-        }
+        text |= {"nothing": str(given["empty"]), "room": "$M *const masks = ($M *)(lanes + count * $KW * $L);"}
         if self.counts:
             text = {
                 "shares": f", const {given['T']} *shares",
@@ -216,22 +220,49 @@ class NchwPickedPoolKernel(PlanePool):
                 "given": ", shares",
                 "nothing": "0 * shares[j]",
                 "room": "$T *const table = ($T *)(lanes + count * $KW * $L);\n"
-                "    uint${L}_t *const masks = (uint${L}_t *)(table + count * $L * ($KH + 1));",
+                "    $M *const masks = ($M *)(table + count * $L * ($KH + 1));",
                 "count": fill(_COUNT, **given),
                 "passed": ", table, pitch",
             }
-            finish = fill("\n        acc *= ${V}_load(shares);", **given)
+            given["finish"] = fill("\n        acc *= ${V}_load(shares);", **given)
         elif self.mode == "average":
-            finish = f"\n        acc *= ({given['T']})1 / {self.window[0] * self.window[1]};"
+            given["finish"] = f"\n        acc *= ({given['T']})1 / {self.window[0] * self.window[1]};"
         text["room"] = fill(text["room"], **given)
-        given |= {"unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else "", "pick": pick, "finish": finish}
-        given |= {"keep": keep, "near": fill(_NEAR, **given) if self.mode == "max" else ""}
+        given |= {"unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else ""}
         return [
             prelude(self.tile, plain(self.tile.dtype)),
             fill(CALL, **given),
             fill(_BODY, **given, **text),
             *self.division(part=fill(_PART, **given, **text)),
         ]
+
+    def _picking(self) -> dict[str, object]:
+        """Return what differs between instruction sets: masks, bits or lanes, and what picks by them."""
+        given, largest = self.given, self.mode == "max"
+        letter = "s" if self.tile.dtype.itemsize == 4 else "d"
+        if self.tile.isa.name == "avx512":
+            found = {"M": "uint${L}_t", "MS": "1", "second": "0", "index": "(2 * $L - 1)", "note": "*mask = bits;"}
+            zeroed, mask = ("", "") if largest else ("%{%3%}%{z%}", ', "Yk"(*mask)')
+            pick = f'__asm__("vpermi2p{letter} %2, %1, %0{zeroed}" : "+v"(y) : "v"(a), "v"(b){mask});'
+            kept = f'__asm__("vmovap{letter} %1, %0%{{%2%}}" : "+v"(some) : "v"(acc), "Yk"(*masks));'
+            finish = f"$V some = ${{V}}_all(-INFINITY);\n        {kept}\n        acc = some;"
+        else:
+            second, index = "(int64_t)0x80000000", "(int64_t)0x80000007"  # blending looks at the sign alone
+            note = "for (int i = 0; i < $L; i++) mask[i] = -(bits >> i & 1);"
+            found = {"M": "$I", "MS": "$L", "second": second, "index": index, "note": note}
+            pick = _PICK_APART if largest else _PICK_APART + _MASKED
+            finish = "acc = ${V}_select((${V}_mask)${V}_load((const $T *)masks), acc, ${V}_all(-INFINITY));"
+        keep = "${S}_note(any, masks + p * $KW * $MS);" if largest else "(void)any;"
+        unused = "(void)mask;\n    " if largest else ""
+        found |= {
+            "pick": unused + pick,
+            "finish": f"\n        {finish}" if largest else "",
+            "keep": f"\n        {keep}",
+        }
+        found["near"] = _NEAR if largest else ""
+        integer = C_TYPES[self.tile.dtype.name][1]
+        given |= {"I": integer, "MS": fill(found["MS"], **given), "M": fill(found["M"], **given, I=integer)}
+        return {"I": integer, **{name: fill(text, **given) for name, text in found.items()}}
 
     @property
     def summary(self) -> str:

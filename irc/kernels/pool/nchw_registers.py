@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from irc.kernels.core.costs import CUT_ROW, LOADS, PERMUTED, PERMUTED_APART
+from irc.kernels.core.costs import BLENDED_ROW, CUT_ROW, LOADS, PERMUTED, PERMUTED_APART
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
@@ -106,7 +106,7 @@ class NchwRegisterPoolKernel(PlanePool):
         oh, ow = map(likely_extent, problem.result)
         vectors = -(-ow // self._pixels)
         folded = vectors * (2 * self.window[0] if self._apart else self.window[0]) + self.window[0]
-        ends = CUT_ROW
+        ends = BLENDED_ROW
         if self.tile.isa.name == "avx512":  # vectors lie across lines of the cache, and each has its masks
             folded, ends = LOADS * folded, vectors * CUT_ROW
         one = PERMUTED if self.strides[1] == 1 or self.tile.isa.name == "avx512" else PERMUTED_APART
