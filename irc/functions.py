@@ -6,7 +6,7 @@ from irc.expr import Bin, Call, Const, Expr, Un
 from irc.ir.types import f32
 
 _MOST_PARTS = 16
-"""Steps into a product in the search for a GELU, which has fewer."""
+"""Steps into a product in the search for a GELU, which has fewer with the factors that it may be multiplied by."""
 
 
 def function_of(e: Expr) -> tuple[str, Expr] | None:
@@ -23,15 +23,23 @@ def function_of(e: Expr) -> tuple[str, Expr] | None:
 
 def gelu_of(expr: Expr) -> Expr | None:
     """Return the operand of the GELU that an f32 expression is, if it is one."""
+    found = multiple_of_gelu(expr)
+    return None if found is None or found[1] != 1 or found[2] else found[0]
+
+
+def multiple_of_gelu(expr: Expr) -> tuple[Expr, float, list[Expr]] | None:
+    """Return x, a number and other factors of the product with GELU(x) that an f32 expression is, if it is one."""
     scale, factors = _product(expr)
-    if scale != 0.5 or len(factors) != 2 or expr.dtype != f32:
+    if len(factors) < 2 or expr.dtype != f32:
         return None
-    for x, phi in (factors, factors[::-1]):
+    for k, phi in enumerate(factors):
         match phi:
             case Bin("add", Const(1.0), Call("erf", (inner,))) | Bin("add", Call("erf", (inner,)), Const(1.0)):
                 root, rest = _product(inner)
-                if rest == _product(x)[1] == [x] and abs(root - 0.5**0.5) < 1e-7:
-                    return x
+                others = [*factors[:k], *factors[k + 1 :]]
+                if len(rest) == 1 and rest[0] in others and abs(root - 0.5**0.5) < 1e-7:
+                    others.remove(rest[0])
+                    return rest[0], 2 * scale, others
             case _:
                 pass
     return None

@@ -369,6 +369,10 @@ def epilogues() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
             (call("erf", (x + 1.0) / 1.4142135) + 1.0) * (x + 1.0) * 0.5 + x,
             lambda a: (a + 1) * 0.5 * (1 + exact_values("erf")((a + 1) / 2**0.5)) + a,
         ),
+        "multiple of gelu": (
+            (x * 0.7) * (call("erf", x * 0.70710678) + 1.0),
+            lambda a: a * 0.7 * (1 + exact_values("erf")(a / 2**0.5)),
+        ),
         "tanh": (call("tanh", x), np.tanh),
         "leaky": (select(x.lt(0.0), x * 0.1, x), lambda a: np.where(a < 0, a * 0.1, a)),
         "hardswish": (x * (x / 6.0 + 0.5).max(0.0).min(1.0), lambda a: a * np.clip(a / 6 + 0.5, 0, 1)),
@@ -403,7 +407,10 @@ def test_gelu_is_recognised() -> None:
     erf = call("erf", x * 0.70710678)
     for e in (x * 0.5 * (erf + 1.0), (x * 0.5) * (1.0 + erf), (erf + 1.0) * (0.5 * x), (x * (erf + 1.0)) / 2.0):
         assert Epilogue(e, ("row",)).functions() == ("gelu",)
-    for e in (x * (erf + 1.0), x * 0.5 * (erf + 2.0), x * 0.5 * (call("erf", x) + 1.0), other * 0.5 * (erf + 1.0)):
+        assert Epilogue(e * slot(1) * 3.0, ("row", "row")).functions() == ("gelu",)
+    for e in (x * (erf + 1.0), x * slot(1) * (1.0 + erf)):
+        assert Epilogue(e, ("row", "row")).functions() == ("gelu",)
+    for e in (x * x * 0.5 + erf, x * 0.5 * (erf + 2.0), x * 0.5 * (call("erf", x) + 1.0), other * 0.5 * (erf + 1.0)):
         assert Epilogue(e, ("row",)).functions() == ("erf",)
     assert Epilogue(acc(f64) * 0.5 * (call("erf", acc(f64) * 0.5**0.5) + 1.0)).functions() == ("erf",)
 

@@ -19,13 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children
-from irc.functions import gelu_of
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children, rebuilt
+from irc.functions import multiple_of_gelu
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_NAMES, C_TYPES
 from irc.kernels.vector.vecmath import FUNCTIONS
-from irc.traversal import fold, transform, walk
+from irc.traversal import fold, rewrite, walk
 
 Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -140,13 +140,19 @@ def supported(expr: Expr, slots: int, dtype: DType) -> bool:
 
 
 def recognised(expr: Expr) -> Expr:
-    """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order, by calls of one function."""
+    """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order and times anything, by calls of one function."""
 
-    def visit(e: Expr) -> Expr:
-        x = gelu_of(e)
-        return e if x is None else Call("gelu", (x,))
+    def step(e: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
+        found = multiple_of_gelu(e)
+        if found is None:
+            return rebuilt(e, tuple(go(c, state) for c in children(e)))
+        x, scale, others = found
+        y: Expr = Call("gelu", (go(x, None),))
+        for factor in others:
+            y = y * go(factor, None)
+        return y if scale == 1 else y * scale
 
-    return transform(expr, visit)
+    return rewrite(expr, step, None)
 
 
 def _supported(e: Expr, names: set[str], dtype: DType) -> bool:
