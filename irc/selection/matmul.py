@@ -29,7 +29,10 @@ DISTANT = 8 << 20
 
 @dataclass
 class Product:
-    """C[lead, m, n] = A[lead, m, k] · B[lead, k, n]: sizes, and whether the result has axes for m and n."""
+    """C[lead, m, n] = A[lead, m, k] · B[lead, k, n]: sizes, and whether the result has axes for m and n.
+
+    turned: these are Bᵀ and Aᵀ of the operation, and C its result transposed.
+    """
 
     lead: tuple[Dim, ...]
     m: Dim
@@ -37,6 +40,7 @@ class Product:
     k: Dim
     rows: bool  # the result has an axis for m
     columns: bool  # and one for n
+    turned: bool = False
 
     @property
     def space(self) -> tuple[Dim, ...]:
@@ -45,9 +49,14 @@ class Product:
     def of_result(self, strides: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """Convert strides over the result's axes to strides over (lead, m, n)."""
         rest = list(strides[len(self.lead) :])
-        m = rest.pop(0) if self.rows else ZERO
-        n = rest.pop(0) if self.columns else ZERO
-        return (*strides[: len(self.lead)], m, n)
+        first, second = (self.columns, self.rows) if self.turned else (self.rows, self.columns)
+        one = rest.pop(0) if first else ZERO
+        other = rest.pop(0) if second else ZERO
+        return (*strides[: len(self.lead)], *((other, one) if self.turned else (one, other)))
+
+    def turn(self) -> Product:
+        """State a product of one column as one of a single row: then vectors hold results."""
+        return Product(self.lead, self.n, self.m, self.k, self.columns, self.rows, not self.turned)
 
 
 def select_kernel(selector: Selector, node: Node) -> Selection | None:
@@ -55,11 +64,13 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     a, b = node.inputs
     assert a is not None and b is not None
     p = product_of(node, a, b)
-    if p is None or not worthwhile(*p.space) or (p.n.is_const and int(p.n) < 2):
+    if p is None or not worthwhile(*p.space) or (p.n == 1 and p.m == 1):
         return None
+    sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]  # type: ignore[attr-defined]
+    if p.n == 1:
+        p, sides = p.turn(), [(v, not swap) for v, swap in reversed(sides)]
     space = Space(p.space)
-    left = operand(selector, space, p, a, node.op.transpose_a, right=False)  # type: ignore[attr-defined]
-    right = operand(selector, space, p, b, node.op.transpose_b, right=True)  # type: ignore[attr-defined]
+    left, right = (operand(selector, space, p, *side, right=bool(at)) for at, side in enumerate(sides))
     if left is None or right is None:
         return None
     fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access))
@@ -132,7 +143,7 @@ def result_of(selector: Selector, p: Product, fused: FusedEpilogue) -> tuple[Val
 
     It is the fused one, or a Transpose of it that keeps columns.
     """
-    if not (p.rows and p.columns):
+    if p.turned or not (p.rows and p.columns):
         return fused.value, p.of_result(row_major(fused.value.shape))
     value, strides = selector.stored(fused.value)
     return value, p.of_result(strides)

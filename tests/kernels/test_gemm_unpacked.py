@@ -19,6 +19,7 @@ from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
 from irc.kernels.gemm.packed import GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.row_dots import RowDotsGemmKernel
 from irc.kernels.gemm.segments import SegmentsGemmKernel
 from irc.kernels.gemm.short import ShortGemmKernel
 from irc.kernels.gemm.streams import StreamsGemmKernel
@@ -156,6 +157,18 @@ def test_streams(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
         assert bool(pool.calls) == (2 * kernel.tile.rows * k * n >= 100_000)
 
 
+@pytest.mark.parametrize(("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", False, f32), ("sse", False, f64)])
+def test_a_row_by_contiguous_columns(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
+    """Columns side by side and one after the other, the last ones, long sums; near and far, in threads, too."""
+    kernel = RowDotsGemmKernel.of(ISAS[isa], residual() if fused else plain(dtype))
+    lib = build(tmp_path, [kernel])
+    for k, n in ((1, 1), (3, 16), (64, 37), (129, 300), (600, 19), (40_000, 5), (100, 6000)):
+        pool = Pool(2)
+        run(lib, kernel, (1, k, n), transposed=True)
+        run(lib, kernel, (1, k, n), transposed=True, pool=pool)
+        assert bool(pool.calls) == (2 * k * n >= 100_000)
+
+
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     strips = StripsGemmKernel.design(ISAS["avx512"], f32, M, M, plain(), False, (14, 2))
     kernels = [dots("avx512", 67, 6, True), dots("avx512", 67, 6, False), strips]
@@ -244,6 +257,9 @@ def test_selection(isa: str) -> None:
     assert chosen(2048, 5, 12, False) is chosen(512, 3, 384, False) is chosen(2048, 8, 8, True) is ShortGemmKernel
     assert chosen(1, 1024, 3072, False) is chosen(4, 3072, 768, False) is StreamsGemmKernel
     assert chosen(1024, 256, 1024, True) not in (DotsGemmKernel, StripsGemmKernel)
+    row = GemmProblem.contiguous(plain(), 1, 197, 31, False)
+    row = replace(row, b=(*row.b[:2], Dim.of(1), Dim.of(31)))
+    assert type(select(row, ISAS[isa])) is RowDotsGemmKernel
 
 
 def test_short_sums_with_weights_are_rows_of_vectors_of_avx2() -> None:
