@@ -140,10 +140,17 @@ def supported(expr: Expr, slots: int, dtype: DType) -> bool:
 
 
 def recognised(expr: Expr) -> Expr:
-    """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order and times anything, by calls of one function."""
+    """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order and times anything, and e^x in 1 + e^x, by calls.
+
+    The latter, of sigmoids and SiLUs, need no results that would not show.
+    """
 
     def step(e: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
-        found = multiple_of_gelu(e)
+        match e:
+            case Bin("add", Const(1.0), Call("exp", (x,))) | Bin("add", Call("exp", (x,)), Const(1.0)):
+                return Bin("add", Const(1.0, e.dtype), Call("exp_added", (go(x, None),)))
+            case _:
+                found = multiple_of_gelu(e)
         if found is None:
             return rebuilt(e, tuple(go(c, state) for c in children(e)))
         x, scale, others = found
