@@ -44,8 +44,8 @@ STARTED, LOAD = 20.0, 0.1
 """Cycles to begin and end a block of a tile, and what a load costs even where multiply-adds take longer."""
 UNFETCHED = 3.0
 """Times as long that many rows wait for a B that is in no cache: nobody fetches it for tiles of several rows."""
-GATHERED = 0.7
-"""Cycles to pack an element of B whose columns are not contiguous."""
+GATHERED, TURNED = 0.35, 0.35
+"""Cycles to store an element of B whose columns are not contiguous, and to turn one, of whole vectors of columns."""
 
 _TILE = """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
@@ -96,11 +96,16 @@ static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, 
 }
 """
 
+_STEP = """
+/* Elements from one packed column to the next: an odd number of vectors, so that the first cache holds many at once. */
+IRC_INLINE int64_t ${S}_step(int64_t k) { return ((k + $L - 1) / $L | 1) * $L; }
+"""
+
 _PACK = """
 /* Ranges of $L columns begin to end of the whole batch: [batch][column][k, $L at a time]. */
 static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t ranges = (g->n + $L - 1) / $L, step = (g->k + $L - 1) / $L * $L;
+    const int64_t ranges = (g->n + $L - 1) / $L, step = ${S}_step(g->k);
     for (int64_t p = begin; p < end; p++) {
         const int64_t image = p / ranges, col = p % ranges * $L, have = g->n - col < $L ? g->n - col : $L;
         const $T *from = g->b + image / g->batch1 * g->b_batch0 + image % g->batch1 * g->b_batch1 + col * g->b_col;
@@ -178,12 +183,12 @@ $pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
 """
 
 _CONSTANT = """\
-        const int64_t step = (g->k + $L - 1) / $L * $L;
+        const int64_t step = ${S}_step(g->k);
         const $T *b = g->b + i * g->b_batch0 + j * g->b_batch1;
 """
 
 _EITHER = """\
-        const int64_t whole = (g->k + $L - 1) / $L * $L, step = g->b_row == 1 ? g->b_col : whole;
+        const int64_t whole = ${S}_step(g->k), step = g->b_row == 1 ? g->b_col : whole;
         const $T *b = g->b_row == 1 ? g->b + i * g->b_batch0 + j * g->b_batch1 : g->scratch + image * g->n * whole;
 """
 
@@ -235,7 +240,9 @@ class DotsGemmKernel(GemmKernel):
                 step = (max(height * width / t.isa.fma, loads / 2, LATENCY) + LOAD * loads) / costs.dots
                 block = costs.dot * height * width + STARTED
                 total += down * across * (-(-k // t.lanes) * step + blocks * block)
-        gathered = 0 if problem.matrices or problem.b[2] == 1 else n * k * GATHERED
+        gathered = 0.0
+        if not problem.matrices and problem.b[2] != 1:
+            gathered = k * (n * GATHERED + -(-n // t.lanes) * t.lanes * TURNED) + self._packed_apart(problem)
         waiting = problem.streamed * t.dtype.itemsize / costs.stream * (UNFETCHED if m > t.rows else 1)
         return likely(problem.count) * (total + gathered + waiting)
 
@@ -256,12 +263,17 @@ class DotsGemmKernel(GemmKernel):
         return Packed(("columns", self.tile.lanes), self.tile.dtype, elements, lambda b: self.pack_b(b).reshape(-1))
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
-        return Dim.of(n) * Dim.of(k).ceildiv(self.tile.lanes) * self.tile.lanes
+        return Dim.of(n) * self._step(Dim.of(k))
+
+    def _step(self, k: Dim) -> Dim:
+        """Compute the elements from one packed column to the next, at most if k is unknown."""
+        vectors = k.ceildiv(self.tile.lanes)
+        return (Dim.of(int(vectors) | 1) if vectors.is_const else vectors + 1) * self.tile.lanes
 
     def pack_b(self, b: Array) -> Array:
-        """Pack B[…, k, n] as […, n, k], zeros behind k to whole vectors."""
-        lanes, (k, n) = self.tile.lanes, b.shape[-2:]
-        full = np.zeros((*b.shape[:-2], n, -(-k // lanes) * lanes), self.tile.dtype.numpy)
+        """Pack B[…, k, n] as […, n, k], zeros behind k to an odd number of vectors."""
+        k, n = b.shape[-2:]
+        full = np.zeros((*b.shape[:-2], n, int(self._step(Dim.of(k)))), self.tile.dtype.numpy)
         full[..., :k] = np.swapaxes(b, -1, -2)
         return full
 
@@ -269,8 +281,8 @@ class DotsGemmKernel(GemmKernel):
         if not self.b_constant:
             super().compute(reads, writes, sizes)
             return
-        n, k, lanes = sizes["n"], sizes["k"], self.tile.lanes
-        b = np.swapaxes(matrices(reads[1], (n, k), (-(-k // lanes) * lanes, 1), sizes), -1, -2)
+        n, k = sizes["n"], sizes["k"]
+        b = np.swapaxes(matrices(reads[1], (n, k), (int(self._step(Dim.of(k))), 1), sizes), -1, -2)
         multiply(b, self.epilogue, reads, writes, sizes)
 
     @cached_property
@@ -302,6 +314,7 @@ class DotsGemmKernel(GemmKernel):
             tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 4)),
             *(piece("IRC_TILE_${body}_${R}x$C", _INSTANCE, **given, R=r, C=c) for r, c in sizes),
             epilogue_of(s, t, self.epilogue),
+            fill(_STEP, **given),
             "" if self.b_constant else fill(_PACK, **given),
             fill(
                 _BODY,

@@ -29,7 +29,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
+from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
 
@@ -342,8 +342,14 @@ class GemmKernel(Kernel[GemmProblem]):
         few = FEW_ROWS if 1 < m < 4 else 1.0
         packing = m * k * costs.pack * few
         if not self.b_constant:
-            packing += n * k * costs.pack + STORED * problem.streamed * self.tile.dtype.itemsize / costs.stream
+            packing += n * k * costs.pack + self._packed_apart(problem)
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * packing
+
+    def _packed_apart(self, problem: GemmProblem) -> float:
+        """Estimate the cycles that a B which is packed with all others of a call is on its way between caches."""
+        one, size = likely(problem.n) * likely(problem.k), self.tile.dtype.itemsize
+        apart = likely(problem.count) * one >= STREAMED
+        return STORED * one * size / costs_of(self.tile.isa).stream if apart else 0.0
 
     def _storing(self, problem: GemmProblem) -> float:
         """Estimate the cycles of storing C where the rows of a panel are at the same places of the first cache."""

@@ -67,8 +67,8 @@ ADDED = 22.0
 """Vectors of sums that are stored for each of a product's, where they are added to quarters and read again."""
 PAID = 1.02
 """Times as long as they take that products count: what is won has to pay for the larger B."""
-COMBINED = 0.4
-"""Cycles to make the operands of A of an element, on a core that does two vectors a cycle."""
+COMBINED = 0.9
+"""Cycles to make the operands of A of an element: they are stored, and loaded from further off."""
 
 _PACK = """
 /* squares[lane] += those of x[k][rows], n elements: row i is in the lanes i, rows + i, 2 * rows + i … */
@@ -307,7 +307,7 @@ class StrassenGemmKernel(GemmKernel):
         columns = _pairs(n, t.panel) * t.panel
         products = PRODUCTS * tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, half, columns) * deep * PAID
         added = ADDED * half * columns / t.lanes * relative(t.isa)
-        packing = m * k * (costs.pack + COMBINED * relative(t.isa))
+        packing = m * k * (costs.pack + COMBINED)
         once = self._waiting(problem)
         again = once * (PRODUCTS / 4 - 1)  # behind products, unless these are as short
         waiting = once + again * min(1.0, PRODUCTS / 4 * once / products) if products else once
