@@ -66,7 +66,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     p = product_of(node, a, b)
     if p is None or not worthwhile(*p.space) or (p.n == 1 and p.m == 1):
         return None
-    sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]  # type: ignore[attr-defined]
+    assert isinstance(node.op, MatMul)
+    sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]
     if p.n == 1:
         p, sides = p.turn(), [(v, not swap) for v, swap in reversed(sides)]
     space = Space(p.space)
