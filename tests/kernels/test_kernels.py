@@ -97,10 +97,6 @@ def close(found: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], k: int, dty
 
 
 # ---------------------------------------------------------------------------- matrix products
-def same(x: Any) -> Any:
-    return x
-
-
 def joined(x: Any, b: Any, c: Any, s: Any, r: Any) -> Any:
     return np.maximum(x + b, 0) * c[:, None] * s + r
 
@@ -187,7 +183,7 @@ def edges(isa: Isa, panel: int) -> Iterator[tuple[int, int, int]]:
 def test_gemm_edges(gemms: Any, isa: str, constant: bool) -> None:
     lib, g = gemms[isa, constant, False, "f32"]
     for m, n, k in edges(ISAS[isa], g.tile.panel):
-        run_gemm(lib, g, noise(m, k), noise(k, n), [], same)
+        run_gemm(lib, g, noise(m, k), noise(k, n), [], np.asarray)
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])
@@ -206,24 +202,24 @@ def test_gemm_epilogue(gemms: Any, isa: str, constant: bool) -> None:
 def test_gemm_double(gemms: Any) -> None:
     lib, g = gemms["avx2", True, False, "f64"]
     for m, n, k in edges(ISAS["avx2"], g.tile.panel):
-        run_gemm(lib, g, noise(m, k, dtype=f64), noise(k, n, dtype=f64), [], same)
+        run_gemm(lib, g, noise(m, k, dtype=f64), noise(k, n, dtype=f64), [], np.asarray)
 
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_gemm_transposed(gemms: Any, constant: bool) -> None:
     lib, g = gemms["avx512", constant, False, "f32"]
     for m, n, k in ((1, 1, 1), (1, 37, 50), (1, 300, 16), (1, 3, 0), (2, 64, 9), (15, 33, 20), (29, 70, 9)):
-        run_gemm(lib, g, noise(m, k), noise(k, n), [], same, transposed=True)
+        run_gemm(lib, g, noise(m, k), noise(k, n), [], np.asarray, transposed=True)
 
 
 @pytest.mark.parametrize("constant", [True, False])
 def test_gemm_results_do_not_depend_on_threads(gemms: Any, constant: bool) -> None:
     lib, g = gemms["avx512", constant, False, "f32"]
     a, b = noise(400, 900), noise(900, 500)
-    alone = run_gemm(lib, g, a, b, [], same)
+    alone = run_gemm(lib, g, a, b, [], np.asarray)
     for chunk in (1, 2, 5):
         pool = Pool(chunk)
-        assert np.array_equal(alone, run_gemm(lib, g, a, b, [], same, pool=pool))
+        assert np.array_equal(alone, run_gemm(lib, g, a, b, [], np.asarray, pool=pool))
         assert pool.calls == (1 if constant else 2)
 
 

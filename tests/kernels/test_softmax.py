@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,9 @@ def test_exponentials(tmp_path: Path, lanes: int) -> None:
     text = f"void f(const float *x, float *y, int64_t n) {{\n    for (int64_t i = 0; i < n; i += {lanes}) "
     text += f"{v}_store(y + i, {v}_exp_up_to_0({v}_load(x + i)));\n}}\n"
     lib = build(tmp_path, [], standalone([HEAD, vector_type(lanes, f32), exp_up_to_0(lanes, f32), text]))
-    special = [0, -0.0, -1e-45, -88, -103.9, -104.1, -np.inf, np.nan] * 2
-    x = np.concatenate([-np.logspace(-9, np.log10(110), 2**16), special]).astype(np.float32)
+    special = np.array([0, -0.0, -1e-45, -88, -103.9, -104.1, -np.inf, np.nan] * 2)
+    steps: list[float] = np.logspace(-9, np.log10(110), 2**16).tolist()
+    x = np.concatenate([-np.array(steps), special]).astype(np.float32)
     y = np.empty_like(x)
     foreign.call(lib, "f", x, y, len(x))
     assert np.array_equal(np.isnan(x), np.isnan(y)) and (y[x == 0] == 1).all() and (y[x < -104] == 0).all()
@@ -99,7 +101,7 @@ def test_exponentials(tmp_path: Path, lanes: int) -> None:
     assert (np.abs(y[number] - exact) <= 1.5 * np.spacing(exact.astype(np.float32))).all()
 
 
-def kernels_of(build: Any, *shapes: tuple[int, ...]) -> list[str]:
+def kernels_of(build: Callable[[Any, Any], Any], *shapes: tuple[int, ...]) -> list[str]:
     graph = graph_of(build, *(random(*shape) for shape in shapes))
     for _, run in compile_c(ISAS["avx2"]):
         run(graph, Sink())

@@ -78,6 +78,7 @@ PROBLEMS: tuple[Problem, ...] = (
         for kind in ("f16", "bf16")
     ),
     *(GemmProblem.contiguous(BIASED, M, n, 60, n > 2) for n in (2, 4, 7)),
+    replace(GemmProblem.contiguous(BIASED, 1, 40, 60, False), b=(Dim.of(0), Dim.of(0), Dim.of(1), Dim.of(60))),
     *(GemmProblem.contiguous(BIASED, M, n, 3, n == 8) for n in (8, 40)),
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
@@ -111,10 +112,9 @@ PROBLEMS: tuple[Problem, ...] = (
     PoolProblem.contiguous("nhwc", BIASED, "average", (3, 3), counted="window", result=(M, M)),
     *(RowReductionProblem.contiguous(fold, M, n, t) for fold in get_args(Fold) for n, t in ((49, f32), (M, f64))),
     *(GlobalPoolProblem.contiguous("nhwc", BIASED, m) for m in ("max", "average")),
-    *(
-        AttentionProblem.contiguous(M, M, 64, 0.125, mask, causal, precision=precision)
-        for mask, causal, precision in (("add", True, "high"), ("bool", False, "medium"), ("none", False, "highest"))
-    ),
+    AttentionProblem.contiguous(M, M, 64, 0.125, "add", True, precision="high"),
+    AttentionProblem.contiguous(M, M, 64, 0.125, "bool", False, precision="medium"),
+    AttentionProblem.contiguous(M, M, 64, 0.125, "none", False, precision="highest"),
     AttentionProblem.contiguous(1, M, 80, 0.125, "bool", empty="zero"),
     RecurrentProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t"),
     RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
@@ -124,6 +124,7 @@ PROBLEMS: tuple[Problem, ...] = (
     HardmaxProblem.contiguous(M, 100),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
     *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),
+    PositionProblem.contiguous(M, 20),
 )
 """Every kernel solves one of them on some instruction set."""
 

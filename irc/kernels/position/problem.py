@@ -52,7 +52,7 @@ def positions(
 
 @dataclass(frozen=True)
 class PositionKernel(Kernel[PositionProblem]):
-    """What kernels of positions share; `label` says of what they are: rows or columns."""
+    """What kernels of positions share; `label` says of what they are: rows, short rows or columns."""
 
     isa: Isa
     smallest: bool
@@ -69,7 +69,7 @@ class PositionKernel(Kernel[PositionProblem]):
         words = (
             "smallest" if self.smallest else "largest",
             "last" if self.last else "first",
-            self.label[:-1],
+            self.label[:-1].replace(" ", "_"),
             "places",
         )
         return symbol("_".join(words), self.isa.name, "")
