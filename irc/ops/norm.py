@@ -120,7 +120,7 @@ class MeanVarianceNormalization(Op):
             return narrowed(b, d, x)
         variance, eps = b.ReduceMean(b.Mul(d, d), axes, noop_with_empty_axes=True), b.const(self.eps, w.dtype)
         root = b.Sqrt(b.Add(variance, eps)) if self.eps_mode == "inside" else b.Add(b.Sqrt(variance), eps)
-        return narrowed(b, b.Div(d, root), x)
+        return narrowed(b, b.Mul(d, b.Reciprocal(root)), x)
 
     onnx = (
         Form("MeanVarianceNormalization", 9, attrs={"axes": AsInput((0, 2, 3), index=1, dtype=i64)}, T={"T": FLOATS}),

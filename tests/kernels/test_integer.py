@@ -149,6 +149,7 @@ GEOMETRIES: list[dict[str, Any]] = [
     {"shape": (1, 37, 11, 7), "outputs": 19, "window": 3},
     {"shape": (2, 64, 30, 29), "outputs": 70, "window": 3, "pads": 1},
     {"shape": (3, 12, 5, 6), "outputs": 7, "window": 3, "pads": 2},
+    {"shape": (1, 70, 7, 6), "outputs": 24, "window": 3, "pads": 1, "strides": 2, "group": 2},
 ]
 """Of convolutions, one after the other in one model."""
 
@@ -217,6 +218,8 @@ def convolutions(kind: type[Any], written: str, geometry: dict[str, Any]) -> tup
         (np.int8, "ConvInteger", 11),
         (np.uint8, "QLinearConv", 11),
         (np.int8, "ConvInteger", 12),
+        (np.int8, "ConvInteger", 13),
+        (np.uint8, "Conv", 13),
     ],
 )
 def test_convolutions_are_those_of_onnx_runtime(kind: type[Any], written: str, number: int, target: str) -> None:

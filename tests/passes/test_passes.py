@@ -245,6 +245,18 @@ def test_transposed_weights() -> None:
 
 
 # -------------------------------------------------------------------------- decompose
+@pytest.mark.parametrize("eps_mode", ["inside", "outside"])
+def test_normalization_divides_once_a_mean(eps_mode: str) -> None:
+    """Elements are multiplied by a reciprocal, as in every other normalization."""
+    x = random(2, 4, 5, 6)
+    graph = graph_of(lambda b, v: b.MeanVarianceNormalization(v, b.const([2, 3], i64), eps_mode=eps_mode), x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    decompose.run(graph, Sink())
+    assert not [n for n in graph.nodes if n.op.name == "Div"]
+    assert [n.outputs[0].shape for n in graph.nodes if n.op.name == "Reciprocal"] == [(2, 4, 1, 1)]
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], wanted, rtol=1e-6, atol=1e-6)
+
+
 def test_decompose_names_the_source_layer() -> None:
     graph = graph_of(lambda b, x: b.Softmax(x), X)
     graph.nodes[0].name = "layer/softmax"

@@ -213,11 +213,13 @@ class IntegerConvKernel(WindowsOfBytes):
         bits, fours = self.isa.vector * 8, self.unit != "pairs"
         whole = Tile(self.isa, f32, self.rows, self.vectors)
         turned = " ^ 0x80" if fours and self.signed else ""
+        several = "_mm_xor_si128(v, _mm_set1_epi8((char)0x80))" if turned else "v"
         given: dict[str, Any] = (
             self.tile.names
             | self.given(whole)
             | {
                 "widened": f"(source[c]{turned})",
+                "vectors": fill(text.COPY_BYTES, several=several) if fours else "",
                 "joined": f"(from[j]{turned})",
                 "P": PANELS,
                 "Q": ROWS,
