@@ -39,7 +39,7 @@ from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
 from irc.selection.layouts import channels_first_pays, channels_last_pays
-from irc.selection.residency import constant_bytes, is_resident
+from irc.selection.residency import constant_bytes
 from irc.selection.selector import worthwhile
 
 FOLLOWS = (
@@ -77,13 +77,13 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     """
     region = _Region(graph)
     nodes = graph.nodes
-    resident = is_resident(constant_bytes(graph), isa)
+    weights = constant_bytes(graph)
     taken = [node for node in nodes if isinstance(node.op, Conv) and _kernel_takes(node)]
-    taken = [node for node in taken if not _is_of_volumes(node) or _alone_pays(node, isa, precision, resident)]
+    taken = [node for node in taken if not _is_of_volumes(node) or _alone_pays(node, isa, precision, weights)]
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers, region.taken = integers, {*taken}
-    region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, resident)}
-    region.first = {x for x in taken if channels_first_pays(x, isa, precision, resident)}
+    region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, weights)}
+    region.first = {x for x in taken if channels_first_pays(x, isa, precision, weights)}
     if not integers and len(region.left) == len(taken):
         return 0
     for node in nodes:
@@ -389,9 +389,9 @@ def _has_order(node: Node | None, order: Callable[[int], tuple[int, ...]]) -> bo
     return found is not None and tuple(found) == order(len(found))
 
 
-def _alone_pays(node: Node, isa: Isa, precision: str, resident: bool) -> bool:
+def _alone_pays(node: Node, isa: Isa, precision: str, weights: int) -> bool:
     """Tell whether a Conv is worth rearranging its input and its output."""
-    return not _is_product(node) and channels_last_pays(node, isa, precision, resident)
+    return not _is_product(node) and channels_last_pays(node, isa, precision, weights)
 
 
 def _is_of_volumes(node: Node) -> bool:

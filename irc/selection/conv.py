@@ -10,7 +10,7 @@ from irc.layout.channels_last_op import ChannelsLast
 from irc.ops.conv import Conv
 from irc.selection.constant_weights import by_weights, with_bias
 from irc.selection.planes import input_of, planes_of
-from irc.selection.residency import is_resident
+from irc.selection.residency import residency
 from irc.selection.selector import Selection, Selector, worthwhile
 
 
@@ -29,7 +29,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return None
     fused = with_bias(selector, planes, out, rest)
     source = input_of(selector, planes, x)
-    more = {"depth": planes.depth, "resident": is_resident(selector.weights, selector.isa)}
+    more = {"depth": planes.depth, **residency(selector.weights, selector.isa)}
     problem = planes.problem(ConvProblem, selector.precision, shape[0], op.group, source, fused, **more)
     window = (problem.depth.window,) * problem.is_volume + problem.window
     return by_weights(selector, problem, weights, (problem.outputs, problem.ic, *window), source, fused)

@@ -14,21 +14,22 @@ from irc.kernels.core.problem import Layout, likely
 from irc.kernels.core.registry import candidates
 from irc.ops.conv import Conv
 from irc.selection.planes import planes_of
+from irc.selection.residency import residency
 
 LAYOUTS: tuple[Layout, Layout] = ("nchw", "nhwc")
 
 
-def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = False) -> bool:
+def channels_last_pays(node: Node, isa: Isa, precision: str, weights: int | None = None) -> bool:
     """Tell whether a Conv between tensors with the channels first is faster with them last, transposes included.
 
-    resident: as in `ConvProblem`.  Only of dense convolutions: of depthwise ones either layout has kernels of its own.
-    The planes of a volume are copied as often as windows have planes.
+    weights: the bytes of all constants.  Only of dense convolutions: of depthwise ones either layout has kernels of its
+    own.  The planes of a volume are copied as often as windows have planes.
     """
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
     if op.group == int(x.shape[1]) or len(x.shape) > 5:
         return False
-    first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
+    first, last = (cycles_in(layout, node, isa, precision, weights) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
     if len(x.shape) == 5:
         batch, _, depth, *_ = node.outputs[0].shape
@@ -36,21 +37,21 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, resident: bool = Fa
     return last is not None and (first is None or last + moved * MOVED < first)
 
 
-def channels_first_pays(node: Node, isa: Isa, precision: str, resident: bool = False) -> bool:
+def channels_first_pays(node: Node, isa: Isa, precision: str, weights: int | None = None) -> bool:
     """Tell whether a Conv between tensors with the channels last is faster with them first, transposes included.
 
-    resident: as in `ConvProblem`.  Only of groups of channels: few ones fill no vectors, pixels of a plane do.
+    weights: the bytes of all constants.  Only of groups of channels: few ones fill no vectors, pixels of a plane do.
     """
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
     if op.group in (1, int(x.shape[1])) or len(x.shape) > 4 or int(w.shape[0]) // op.group >= isa.lanes(x.dtype):
         return False
-    first, last = (cycles_in(layout, node, isa, precision, resident) for layout in LAYOUTS)
+    first, last = (cycles_in(layout, node, isa, precision, weights) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]))
     return first is not None and (last is None or first + moved * TRANSPOSED < last)
 
 
-def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, resident: bool = False) -> float | None:
+def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, weights: int | None = None) -> float | None:
     """Estimate the cycles of the fastest kernel for a Conv in a layout, without its epilogue; None if there is none."""
     op, (x, w, *_), y = node.op, node.inputs, node.outputs[0]
     assert isinstance(op, Conv) and x is not None and w is not None
@@ -63,7 +64,12 @@ def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, resident: bo
     channels, epilogue = (int(planes.channels), int(w.shape[0])), Epilogue(acc(x.dtype))
     whole = ConvProblem.contiguous(layout, epilogue, *channels, planes.result, *geometry, op.group, precision)
     problem = replace(
-        whole, batch=planes.batch, size=planes.size, padding=planes.before, depth=planes.depth, resident=resident
+        whole,
+        batch=planes.batch,
+        size=planes.size,
+        padding=planes.before,
+        depth=planes.depth,
+        **residency(weights, isa),
     )
     found = candidates(problem, isa)
     return min((k.cycles(problem) for k in found.values()), default=None)

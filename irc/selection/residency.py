@@ -5,6 +5,9 @@ import math
 from irc.ir.graph import Graph
 from irc.kernels.core.isa import Isa
 
+LAST_CACHE = 3 << 20
+"""Bytes of a model's constants of which the last cache of a processor holds four times as many, as they are packed."""
+
 
 def constant_bytes(graph: Graph) -> int:
     """Count the bytes of all constants that a run reads, without tables of which it reads a few rows."""
@@ -12,6 +15,6 @@ def constant_bytes(graph: Graph) -> int:
     return sum(math.prod(map(int, v.shape)) * v.dtype.itemsize for v in read)
 
 
-def is_resident(weights: int, isa: Isa) -> bool:
-    """Tell whether a model has so few bytes of constants that a run finds them in the second cache."""
-    return weights <= isa.l2
+def residency(weights: int | None, isa: Isa) -> dict[str, bool]:
+    """Say of a `ConvProblem` in which cache a run finds as many bytes of a model's constants; in none if unknown."""
+    return {} if weights is None else {"resident": weights <= isa.l2, "near": weights <= LAST_CACHE}

@@ -40,7 +40,7 @@ class ConvProblem(Problem):
     images, channels, rows and pixels; y: along images, channels and pixels, its rows follow one another.
     slots: strides of the epilogue's operands along images and the epilogue's rows: these are channels in "nchw", with
     pixels as columns, and pixels in "nhwc", with channels as columns.  resident: whether the model has so few constants
-    that the weights are in the second cache when they are read.
+    that the weights are in the second cache when they are read; near: that they are in the last one.
     """
 
     layout: Layout
@@ -60,6 +60,7 @@ class ConvProblem(Problem):
     slots: tuple[tuple[Dim, Dim], ...]
     depth: Depth = FLAT
     resident: bool = False
+    near: bool = False
 
     @classmethod
     def contiguous(

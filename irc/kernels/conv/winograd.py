@@ -217,7 +217,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         part = costs.PARTIAL_MASKED if t.isa.vector == 64 else costs.PARTIAL
         back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
-        rate = costs.SECOND_CACHE if p.resident else costs.costs_of(t.isa).winograd_stream
+        found = costs.costs_of(t.isa)
+        far = found.winograd_near if p.near and found.winograd_near else found.winograd_stream
+        rate = costs.SECOND_CACHE if p.resident else far
         weights = f.positions * p.outputs * p.ic * t.dtype.itemsize / rate
         return p.images * p.groups * (products + transforms) + weights
 

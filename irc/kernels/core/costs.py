@@ -21,8 +21,9 @@ class Costs:
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
     that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
-    and bytes a cycle of their weights, which are read in short runs.  dots, dot: of the peak, what tiles of dots
-    reach, whose vectors lie along the sums, and cycles to add up the lanes of a sum.
+    and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in the last cache, 0 where
+    that is not known.  dots, dot: of the peak, what tiles of dots reach, whose vectors lie along the sums, and cycles
+    to add up the lanes of a sum.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -30,6 +31,7 @@ class Costs:
     stream: float
     winograd: float = 0.72
     winograd_stream: float = 6.0
+    winograd_near: float = 0.0
     dots: float = 0.65
     dot: float = 3.5
 
@@ -45,6 +47,7 @@ COSTS = {
         stream=11.0,
         winograd=0.85,
         winograd_stream=4.5,
+        winograd_near=9.0,
         dots=0.87,
         dot=4.5,
     ),
