@@ -43,7 +43,7 @@ TILES_DOWN, TILES_ACROSS = 4, 8
 STARTED, LOAD = 20.0, 0.1
 """Cycles to begin and end a block of a tile, and what a load costs even where multiply-adds take longer."""
 UNFETCHED = 3.0
-"""Times as long that many rows wait for a B that is in no cache: nobody fetches it for tiles of several rows."""
+"""Times as long that many rows wait for constants in no cache: nobody fetches them for tiles of several rows."""
 GATHERED, TURNED = 0.35, 0.35
 """Cycles to store an element of B whose columns are not contiguous, and to turn one, of whole vectors of columns."""
 
@@ -243,7 +243,9 @@ class DotsGemmKernel(GemmKernel):
         gathered = 0.0
         if not problem.matrices and problem.b[2] != 1:
             gathered = k * (n * GATHERED + -(-n // t.lanes) * t.lanes * TURNED) + self._packed_apart(problem)
-        waiting = problem.streamed * t.dtype.itemsize / costs.stream * (UNFETCHED if m > t.rows else 1)
+        waiting = (
+            problem.streamed * t.dtype.itemsize / costs.stream * (UNFETCHED if m > t.rows and problem.matrices else 1)
+        )
         return likely(problem.count) * (total + gathered + waiting)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
