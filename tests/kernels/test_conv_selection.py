@@ -67,7 +67,7 @@ def test_tiles_of_winograd(isa: str, precision: str) -> None:
 
 
 def test_weights_of_small_models_are_near() -> None:
-    """What the last cache holds comes twice as fast as what no cache does: more weights save products of AVX2."""
+    """What the last cache holds comes faster than what no cache does: more weights save products of AVX2."""
 
     def chosen(weights: int, ic: int, oc: int, side: int) -> str:
         problem = ConvProblem.contiguous("nhwc", plain(), ic, oc, (side, side), (3, 3))

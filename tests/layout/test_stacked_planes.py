@@ -82,6 +82,11 @@ def test_where_it_pays(isa: str) -> None:
     assert not is_stacked(convolution((1, 64, 16, 16, 16), 64, (3, 3, 3), {"group": 64, **AROUND}), isa)
 
 
+def test_small_volumes() -> None:
+    """Weights that the last cache holds do not wait for long."""
+    assert is_stacked(convolution((1, 128, 4, 4, 4), 48, (3, 3, 3), AROUND), "avx2")
+
+
 def network(b: Any, x: Any) -> Any:
     """A residual, a concatenation in place, groups, unequal padding, a stride; the pool is one of planes."""
     y = b.Relu(b.Conv(x, random(32, 32, 3, 3, 3), random(32), **AROUND))

@@ -47,7 +47,7 @@ COSTS = {
         stream=11.0,
         winograd=0.85,
         winograd_stream=4.5,
-        winograd_near=9.0,
+        winograd_near=18.0,
         dots=0.87,
         dot=4.5,
     ),
