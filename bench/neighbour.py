@@ -1,7 +1,7 @@
 """Measures what a busy process beside them costs irc and its peers: networks of `networks.py`, or models in files.
 
 python bench/neighbour.py --threads 2                    a process that computes without end beside two threads
-python bench/neighbour.py resnet model.onnx --seconds 8
+python bench/neighbour.py resnet model.onnx --seconds 30
 
 The neighbour is started here, stopped in every other round (SIGSTOP) and ended at the end.  "Quiet" and "busy" are the
 ratios of the faster peer's mean time to irc's: a run that is held up now and then counts with what it lost, which a
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)}, or a file; all")
     parser.add_argument("--threads", type=int, default=2, help="default 2")
-    parser.add_argument("--seconds", type=float, default=6.0, help="for each network; default 6")
+    parser.add_argument("--seconds", type=float, default=14.0, help="for each network; default 14: fewer vary much")
     given = parser.parse_args(arguments)
     print(f"{'network':28}{'quiet':>8}{'busy':>8}{'kept':>8}")
     found: list[tuple[float, float]] = []
