@@ -156,7 +156,8 @@ def _summary(files: Sequence[Path], manifest: dict[str, Any], seconds: float) ->
 
     total = sum(f.stat().st_size for f in files)
     arena = manifest.get("arena_bytes")
-    memory = "" if arena is None else f", arena {size(arena) if isinstance(arena, int) else f'{arena} bytes'}"
+    needed = size(arena) if isinstance(arena, int) else "by the sizes of the inputs"
+    memory = "" if arena is None else f", arena {needed}"
     stack = f", stack {size(manifest['stack_bytes'])}" if "stack_bytes" in manifest else ""
     return f"{manifest['backend']}: {size(total)}{memory}{stack}, in {seconds:.1f} s"
 

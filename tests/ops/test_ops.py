@@ -38,6 +38,7 @@ ROWS = [
     for family, rows in FAMILIES.items()
     for i, case in enumerate(rows)
 ]
+FIRST = {case.op.name: case for rows in FAMILIES.values() for case in reversed(rows)}
 NEWEST_ONNX = 25
 
 
@@ -139,8 +140,9 @@ def test_symbolic_inference_is_sound(case: Case) -> None:
 
 
 def onnx_opsets(case: Case) -> list[int]:
-    """The opset of each row of the operation's, and the newest."""
-    return sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
+    """The opset of each row of the operation's, and the newest; of other cases than its first, of the oldest row only."""
+    opsets = sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
+    return opsets if case is FIRST[case.op.name] else [*opsets[:1], *opsets[1:][-1:]]
 
 
 @pytest.mark.parametrize("case", ROWS)
