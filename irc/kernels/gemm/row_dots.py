@@ -28,12 +28,12 @@ from irc.kernels.vector.lanes import dots
 
 SHORT = 512
 """Bytes of columns that are read side by side, at most: then neighbouring ones are in the same page."""
+BESIDE = 4
+"""Columns that are."""
 SUMS = 4
 """Sums of a longer column."""
 TASK = 1 << 14
 """Elements of B that a task reads, at least."""
-BESIDE = 4
-"""How many."""
 STARTED = 12.0
 """Cycles to begin and end a longer column."""
 
