@@ -140,7 +140,7 @@ def test_symbolic_inference_is_sound(case: Case) -> None:
 
 
 def onnx_opsets(case: Case) -> list[int]:
-    """The opset of each row of the operation's, and the newest; of other cases than its first, of the oldest row only."""
+    """The opset of each row of the operation's, and the newest; of cases but its first, of the oldest row only."""
     opsets = sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
     return opsets if case is FIRST[case.op.name] else [*opsets[:1], *opsets[1:][-1:]]
 
