@@ -6,7 +6,7 @@ install:
 	$(PYTHON) -m pip install -e ".[test,dev]"
 
 test:
-	$(PYTHON) -m pytest -n auto
+	$(PYTHON) -m pytest -n auto --dist worksteal
 
 full:
 	$(PYTHON) -m pytest -m full

@@ -1,4 +1,4 @@
-"""Up to 40 s of each fuzzer: the same mutants and graphs every time, fewer where the machine is slow.
+"""Up to 10 s of each fuzzer: the same mutants and graphs every time, fewer where the machine is slow.
 
 `python -m tests.fuzz` runs them for hours, with other seeds.
 """
@@ -13,7 +13,7 @@ from tests.fuzz.files_campaign import fuzz_files
 from tests.fuzz.findings import Findings
 from tests.fuzz.graphs_campaign import fuzz_graphs
 
-SECONDS = 20
+SECONDS = 10
 SEED = 0
 PARTIES = ("numpy", "c", "onnxruntime")
 
