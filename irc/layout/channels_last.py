@@ -82,7 +82,8 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     taken = [node for node in taken if not _is_of_volumes(node) or _alone_pays(node, isa, precision, weights)]
     integers = {node for node in nodes if isa.name in SETS and _is_of_bytes(node)}
     region.integers, region.taken = integers, {*taken}
-    region.left = {x for x in _standing_alone(graph, taken, integers) if not _alone_pays(x, isa, precision, weights)}
+    alone = (x for x in _standing_alone(graph, taken, integers) if not _is_of_volumes(x))  # volumes that are taken pay
+    region.left = {x for x in alone if not _alone_pays(x, isa, precision, weights)}
     region.first = {x for x in taken if channels_first_pays(x, isa, precision, weights)}
     if not integers and len(region.left) == len(taken):
         return 0

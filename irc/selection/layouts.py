@@ -12,6 +12,7 @@ from irc.kernels.core.costs import MOVED, TRANSPOSED
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import Layout, likely
 from irc.kernels.core.registry import candidates
+from irc.layout.stacked_planes import VOLUME
 from irc.ops.conv import Conv
 from irc.selection.planes import planes_of
 from irc.selection.residency import residency
@@ -27,11 +28,11 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, weights: int | None
     """
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
-    if op.group == int(x.shape[1]) or len(x.shape) > 5:
+    if op.group == int(x.shape[1]) or len(x.shape) > VOLUME:
         return False
     first, last = (cycles_in(layout, node, isa, precision, weights) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]) if v.shape[1] != 1)
-    if len(x.shape) == 5:
+    if len(x.shape) == VOLUME:
         batch, _, depth, *_ = node.outputs[0].shape
         moved += likely(product((batch, depth, *x.shape[3:], x.shape[1], w.shape[2])))
     return last is not None and (first is None or last + moved * MOVED < first)
