@@ -30,7 +30,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, keep, pixels_of, slot_starts, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 BLOCK_VECTORS = 4  # vectors of channels, at most
@@ -243,7 +243,6 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
         return [
             prelude(t, self.epilogue),
-            keep(t),
             bf16_io.text(self.x_bf16, self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given, **self.interface),

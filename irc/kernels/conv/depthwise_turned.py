@@ -32,7 +32,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.vector.lanes import square
-from irc.kernels.vector.pixels import TileRow, keep, pixels_of, slot_starts, window_names
+from irc.kernels.vector.pixels import TileRow, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
 TURN = 0.9  # cycles of each exchange that turns a vector, from channels to pixels or back
@@ -297,7 +297,6 @@ class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            keep(t),
             square(t.lanes, t.dtype),
             epilogue_of(s, t, self.epilogue),
             fill(_TURN, **given, **self.interface),

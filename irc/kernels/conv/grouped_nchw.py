@@ -34,7 +34,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.vector.pixels import keep, slot_starts
+from irc.kernels.vector.pixels import slot_starts
 
 INPUTS = 16  # channels of a group's input, at most
 MOST_TAPS = 25  # of a window of one group; of more, vectors of outputs are faster
@@ -177,7 +177,6 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            keep(t),
             epilogue_of(s, t, self.epilogue),
             fill(CALL, **given, **self.interface, wide=copies(t, t.lanes, self.strides[1]), quad=self._quad),
             fill(TILE, **given),

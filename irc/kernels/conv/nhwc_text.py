@@ -60,8 +60,8 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
                 for (int u = 0; u < $U; u++) {
                     IRC_FULL_UNROLL
                     for (int v = 0; v < W; v++) {
-                        bv[v] = ${V}_load(w + u * $NR + v * $L);
-                        if (v * $L * $size % 64 == 0) __builtin_prefetch(w + $near + u * $NR + v * $L);
+                        bv[v] = ${V}_load_kept(w + u * $NR + v * $L);
+                        if ((u * $NR + v * $L) * $size % 64 == 0) __builtin_prefetch(w + $near + u * $NR + v * $L);
                     }
                     EACH(s < S, i < R, v < W) acc[s * R + i][v] += at[s * $SEGMENT + i * $PIXEL + u] * bv[v];
                 }

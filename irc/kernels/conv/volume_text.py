@@ -20,7 +20,7 @@ IRC_INLINE void ${S}_inside(int64_t low, int64_t step, int64_t size, int64_t cou
 IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
     $V b[$NV];
     __asm__ volatile("" ::: "memory"); /* weights of the next tap, loaded early, would displace sums */
-    EACH(v < $NV) b[v] = ${V}_load(w + v * $L);
+    EACH(v < $NV) b[v] = ${V}_load_kept(w + v * $L);
     IRC_FULL_UNROLL
     for (int r = lo; r < hi; r++) {
         EACH(v < $NV) acc[r][v] += $element * b[v];

@@ -52,7 +52,7 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
             IRC_FULL_UNROLL
             for (int u = 0; u < $U; u++) {
                 IRC_FULL_UNROLL
-                for (int v = 0; v < $NV; v++) bv[v] = ${V}_load(w + u * $NR + v * $L);
+                for (int v = 0; v < $NV; v++) bv[v] = ${V}_load_kept(w + u * $NR + v * $L);
                 __builtin_prefetch(w + u * $NR + $near);
                 if ($NR * $size > 64) __builtin_prefetch(w + u * $NR + $near + 64 / $size);
                 IRC_FULL_UNROLL

@@ -135,6 +135,35 @@ IRC_HELPER ${V} ${V}_all($T x) { return x - (${V}){0}; }
         ("${V}", "${V}_mask", "${V}_bits", "${V}_memory", "${V}_load", "${V}_store", "${V}_all"),
     ),
     (
+        "IRC_VECTOR_${V}_keep",
+        """/* Keeps a vector in a register: GCC would load it again for every use. */
+#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
+#define IRC_KEEP_${V}_(x) __asm__("" : "+v"(x))
+#elif defined(__aarch64__) && $bytes <= 16
+#define IRC_KEEP_${V}_(x) __asm__("" : "+w"(x))
+#else
+#define IRC_KEEP_${V}_(x) (void)0
+#endif
+IRC_INLINE void ${V}_keep(${V} *x) { IRC_KEEP_${V}_(*x); (void)x; }
+""",
+        ("${V}_keep",),
+    ),
+    (
+        "IRC_VECTOR_${V}_load_kept",
+        """\
+/* A vector for several products.  GCC, short of registers, would make its load a part of each of these, and loads are
+   then what takes the time; of 32 registers it keeps them by itself. */
+IRC_INLINE ${V} ${V}_load_kept(const $T *p) {
+    ${V} x = ${V}_load(p);
+#ifndef __AVX512F__
+    ${V}_keep(&x);
+#endif
+    return x;
+}
+""",
+        ("${V}_load_kept",),
+    ),
+    (
         "IRC_VECTOR_${V}_load_between",
         """\
 /* The lanes low to high - 1 of memory, the others of `other`; nothing else is read: one instruction on x86, while

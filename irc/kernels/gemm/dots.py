@@ -30,7 +30,6 @@ from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.vector.lanes import dots, square
-from irc.kernels.vector.pixels import keep
 
 WIDTHS = (2, 3, 4, 6)
 """Columns of tiles."""
@@ -311,7 +310,6 @@ class DotsGemmKernel(GemmKernel):
         )
         return [
             prelude(t, self.epilogue),
-            keep(t),
             "" if self.b_constant else square(t.lanes, t.dtype),
             tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 4)),
             *(piece("IRC_TILE_${body}_${R}x$C", _INSTANCE, **given, R=r, C=c) for r, c in sizes),

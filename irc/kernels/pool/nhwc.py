@@ -30,7 +30,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProblem
 from irc.kernels.pool.reference import pooled
 from irc.kernels.vector import bf16_io
-from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, keep, pixels_of, slot_starts, window_names
+from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, pixels_of, slot_starts, window_names
 
 P = TypeVar("P", bound=Problem)
 
@@ -409,7 +409,6 @@ class NhwcPoolKernel(_Pool[PoolProblem]):
         few, divided = self._divided(given)
         return [
             prelude(t, self.epilogue),
-            keep(t),
             bf16_io.text(self.x_bf16, self.y_bf16),
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given),

@@ -13,23 +13,11 @@ from functools import cached_property
 from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.problem import Pair
-from irc.kernels.core.text import Piece, fill, piece
-from irc.kernels.core.tile import Tile, names
+from irc.kernels.core.text import fill
 
 PIXELS = 8  # of a tile, at most
 COLUMNS = 64  # under a tile, at most
 STRIDES = ("batch", "pixel")  # of the slots of an epilogue: along images, and along pixels if a slot has them
-
-_KEEP = """/* Keeps a vector in a register: GCC would load it again for every use. */
-#if defined(__AVX512F__) || (defined(__AVX__) && $bytes <= 32) || (defined(__SSE2__) && $bytes <= 16)
-#define IRC_KEEP_${V}_(x) __asm__("" : "+v"(x))
-#elif defined(__aarch64__) && $bytes <= 16
-#define IRC_KEEP_${V}_(x) __asm__("" : "+w"(x))
-#else
-#define IRC_KEEP_${V}_(x) (void)0
-#endif
-IRC_INLINE void ${V}_keep($V *x) { IRC_KEEP_${V}_(*x); (void)x; }
-"""
 
 BOUNDS = """
 /* Which of the positions low, low + step, ... stand in [0, size): from *begin on; returns their end, at most count. */
@@ -74,11 +62,6 @@ _SPARSE = """    static const int64_t at[] = {$places};
     for (int i = 0; i < $count; i++) bits |= (uint64_t)(low + at[i] >= 0 && low + at[i] < size) << i;
     return bits;
 """
-
-
-def keep(tile: Tile) -> Piece:
-    """Print `V_keep`."""
-    return piece("IRC_KEEP_$V", _KEEP, "${V}_keep", **names(tile), bytes=tile.isa.vector)
 
 
 @dataclass(frozen=True)
