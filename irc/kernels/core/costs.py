@@ -7,7 +7,7 @@ with them, estimates choose for convolutions of known networks what measurements
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from irc.ir.types import DType
 from irc.kernels.core.isa import Isa
@@ -23,7 +23,8 @@ class Costs:
     that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
     and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in the last cache, 0 where
     that is not known.  dots, dot: of the peak, what tiles of dots reach, whose vectors lie along the sums, and cycles
-    to add up the lanes of a sum.
+    to add up the lanes of a sum.  abreast: of constant operands in panels of so many vectors, how many panels one row
+    reads at once, which memory gives faster; where that is not known, it reads one after another.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -34,6 +35,7 @@ class Costs:
     winograd_near: float = 0.0
     dots: float = 0.65
     dot: float = 3.5
+    abreast: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 COSTS = {
@@ -50,6 +52,7 @@ COSTS = {
         winograd_near=18.0,
         dots=0.87,
         dot=4.5,
+        abreast={1: 4, 2: 3, 3: 3},
     ),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),

@@ -27,8 +27,9 @@ from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
-from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
+from irc.kernels.core.tile import Tile, Variants, block, bodies, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
+from irc.kernels.gemm.abreast import ABREAST, ONE_ROW, row_cycles
 from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
@@ -179,6 +180,13 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 }
 """
 
+_ONE_ROW = """\
+    if (g->m == 1) {
+        ${S}_row(g, o, a, b, col0, col1);
+        return;
+    }
+"""
+
 SPLIT = """
 typedef struct {
     int64_t tiles, low, extra; /* the first `extra` tiles are one row higher than `low` */
@@ -194,7 +202,7 @@ _RANGE = """
 /* Tiles t0 to t1, columns col0 to col1 of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
                        char *own, int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
-    const ${S}_rows m = ${S}_split(g->m);
+$one_row    const ${S}_rows m = ${S}_split(g->m);
     const int64_t high = m.low + (m.extra > 0);
     const int64_t groups = (t1 - t0 + $most - 1) / $most, per = (t1 - t0 + groups - 1) / groups;
     $T *const sums = ($T *)own, *const packed = sums + per * high * $NR;
@@ -364,7 +372,10 @@ class GemmKernel(Kernel[GemmProblem]):
         """Estimate the cycles of multiplying and of waiting for B."""
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         ended = m * ROW_ENDED if n % t.lanes else 0
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
+        if m == 1 and self.abreast > 1:
+            products = row_cycles(self.abreast, t.vectors, -(-n // t.panel)) * k
+        else:
+            products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
         exposed = 1.0
         if problem.m == 1 and problem.streamed and problem.distant:
             exposed = EXPOSED
@@ -487,24 +498,41 @@ class GemmKernel(Kernel[GemmProblem]):
             "far": NEAR if self.heights == (1,) and self.tile.panel * self.tile.dtype.itemsize == LINE else AHEAD,
             "sum": LONGEST_SUM,
             "most": self._most,
+            "abreast": self.abreast,
         }
         starts = self.slot_starts()
+        row = fill(ABREAST, **given) if self.abreast > 1 else ""
+        if row and self.heights == (1,):
+            rows = [fill(SPLIT, **given), epilogue_of(s, t, self.epilogue), row, fill(ONE_ROW, **given)]
+        else:
+            one_row = fill(_ONE_ROW, **given) if row else ""
+            rows = [
+                bodies(t, variants),
+                block(s, t, self.epilogue, variants),
+                fill(PACK_ROWS, **given),
+                *([] if self.b_constant else [*packing_columns(s, t), fill(_PACK_B, **given)]),
+                "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
+                fill(SPLIT, **given),
+                row,
+                fill(_RANGE, **given, one_row=one_row),
+            ]
         whole = f"(g->n + {t.panel - 1}) / {t.panel} * {t.panel} * g->k"
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1" if self.b_constant else f"g->scratch + image * ({whole})"
         return [
             prelude(t, self.epilogue),
             DIVIDE,
             square(t.lanes, t.dtype),
-            bodies(t, variants),
-            block(s, t, self.epilogue, variants),
-            fill(PACK_ROWS, **given),
-            *([] if self.b_constant else [*packing_columns(s, t), fill(_PACK_B, **given)]),
-            "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
-            fill(SPLIT, **given),
-            fill(_RANGE, **given),
+            *rows,
             fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n", wide=WIDE),
             fill(ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
+
+    @property
+    def abreast(self) -> int:
+        """The panels of B that one row meets at once; 1: there is no path of its own."""
+        if not self.b_constant or 1 not in self.heights:
+            return 1
+        return costs_of(self.tile.isa).abreast.get(self.tile.vectors, 1)
 
     @property
     def _room(self) -> int:
