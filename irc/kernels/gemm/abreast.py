@@ -56,7 +56,8 @@ IRC_INLINE void ${S}_panels(const int G, const ${S}_args *g, const ${S}_out *o, 
 static void ${S}_row(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t col, int64_t col1) {
     for (; col + ($abreast - 1) * $NR < col1; col += $abreast * $NR)
         ${S}_panels($abreast, g, o, a, b + col * g->k, col);
-    for (; col < col1; col += $NR) ${S}_panels(1, g, o, a, b + col * g->k, col);
+    for (; col + $NR < col1; col += 2 * $NR) ${S}_panels(2, g, o, a, b + col * g->k, col);
+    if (col < col1) ${S}_panels(1, g, o, a, b + col * g->k, col);
 }
 """
 
@@ -71,7 +72,8 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 
 
 def row_cycles(abreast: int, vectors: int, panels: int) -> float:
-    """Estimate the cycles of each step of a sum over k in one row of so many panels; those left over go one by one."""
+    """Estimate the cycles of each step of a sum over k in one row of so many panels; those left over go in pairs."""
     groups, rest = divmod(panels, abreast)
+    pairs, last = divmod(rest, 2)
     panel, waits = vectors * VECTOR[vectors], LATENCY / (2 if abreast * vectors < 8 else 1)
-    return groups * max(abreast * panel, waits) + rest * max(panel, waits)
+    return sum(count * max(some * panel, waits) for some, count in ((abreast, groups), (2, pairs), (1, last)))
