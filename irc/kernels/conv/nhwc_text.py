@@ -63,7 +63,8 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
                         bv[v] = ${V}_load_kept(w + u * $NR + v * $L);
                         if ((u * $NR + v * $L) * $size % 64 == 0) __builtin_prefetch(w + $near + u * $NR + v * $L);
                     }
-                    EACH(s < S, i < R, v < W) acc[s * R + i][v] += at[s * $SEGMENT + i * $PIXEL + u] * bv[v];
+                    const $T *a = at + u;
+                    EACH(s < S, i < R, v < W) ${V}_add_product(&acc[s * R + i][v], a[s * $SEGMENT + i * $PIXEL], bv[v]);
                 }
             }
         }

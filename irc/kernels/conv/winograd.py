@@ -35,12 +35,15 @@ from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE
 from irc.kernels.vector.pixels import STRIDES, slot_starts
 
+UNROLL = 4  # products of a sum in one round of the loop
+NEAR = 32  # products ahead whose weights are fetched to the first cache
 MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
 FEW_TASKS = 16  # for threads; with fewer, output channels are split too
 
-_TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR]. */
+_TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR].  Of
+   what comes next it fetches `hop` elements for $U channels. */
 static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const $T *restrict w, $T *restrict c,
-                    int first) {
+                    int first, const $T *ahead, int64_t hop) {
     $V acc[$MR][$NV], bv[$NV];
     IRC_FULL_UNROLL
     for (int i = 0; i < $MR; i++) {
@@ -48,17 +51,24 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
         for (int v = 0; v < $NV; v++) acc[i][v] = ($V){0};
     }
     for (; blocks > 0; blocks--, x += x_block) {
-        for (int j = 0; j < $L; j += $U, w += $U * $NR) {
+        for (int j = 0; j < $L; j += $U, w += $U * $NR, ahead += hop) {
+            __builtin_prefetch(ahead, 0, 2);
+            if (hop * $size > 64) __builtin_prefetch(ahead + 64 / $size, 0, 2);
+            if (hop * $size > 128) {
+                IRC_FULL_UNROLL
+                for (int at = 128; at < $U * $NR * $size; at += 64) __builtin_prefetch(ahead + at / $size, 0, 2);
+            }
             IRC_FULL_UNROLL
             for (int u = 0; u < $U; u++) {
                 IRC_FULL_UNROLL
                 for (int v = 0; v < $NV; v++) bv[v] = ${V}_load_kept(w + u * $NR + v * $L);
-                __builtin_prefetch(w + u * $NR + $near);
-                if ($NR * $size > 64) __builtin_prefetch(w + u * $NR + $near + 64 / $size);
+                IRC_FULL_UNROLL
+                for (int v = 0; v < $NV; v++)
+                    if ((u * $NR + v * $L) * $size % 64 == 0) __builtin_prefetch(w + $near + u * $NR + v * $L);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < $MR; i++) {
                     IRC_FULL_UNROLL
-                    for (int v = 0; v < $NV; v++) acc[i][v] += x[i * $L + j + u] * bv[v];
+                    for (int v = 0; v < $NV; v++) ${V}_add_product(&acc[i][v], x[i * $L + j + u], bv[v]);
                 }
             }
         }
@@ -158,13 +168,17 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         ${S}_out o = {.c = g->y + image * g->y_batch + group * g->oc, .c_row = g->y_pixel, .n = g->oc};$slot_starts
         if (*entered != begin / g->parts) ${S}_enter(g, x, t0, t1, v, v_step);
         *entered = begin / g->parts;
+        const int64_t rows = (t1 - t0 + $MR - 1) / $MR, hop = ($U * $NR + rows - 1) / rows; /* each fetches a share */
         for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
             for (int64_t k = 0; k < $P; k++) {
                 const $T *w = g->w + ((group * g->panels + p) * $P + k) * g->blocks * ($L * $NR);
-                for (int64_t b = 0; b < g->blocks; b += $sum)
-                    for (int64_t t = 0; t < t1 - t0; t += $MR)
-                        ${body}(g->blocks - b < $sum ? g->blocks - b : $sum, v + k * v_step + b * block + t * $L, block,
-                                w + b * ($L * $NR), m + k * m_step + t * $NR, b == 0);
+                for (int64_t b = 0; b < g->blocks; b += $sum, w += $sum * $L * $NR) {
+                    const int64_t deep = g->blocks - b < $sum ? g->blocks - b : $sum;
+                    const $T *ahead = w + deep * ($L * $NR);
+                    for (int64_t t = 0; t < t1 - t0; t += $MR, ahead += deep * ($L / $U) * hop)
+                        ${body}(deep, v + k * v_step + b * block + t * $L, block, w, m + k * m_step + t * $NR, b == 0,
+                                ahead, hop);
+                }
             }
             ${S}_leave(g, &o, t0, t1, p * $NR, m, m_step);
         }
@@ -326,7 +340,13 @@ class WinogradKernel(Kernel[ConvProblem]):
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         given = names(t) | {"S": s, "body": self._body} | self.interface
-        given |= {"U": 4, "near": 32 * t.panel, "few": FEW_TASKS, "cached": t.isa.l2 // 2, "worthwhile": WORTHWHILE}
+        given |= {
+            "U": min(UNROLL, t.lanes),
+            "near": NEAR * t.panel,
+            "few": FEW_TASKS,
+            "cached": t.isa.l2 // 2,
+            "worthwhile": WORTHWHILE,
+        }
         given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
         given["every"] = (1 << self.filtering.positions) - 1
         given["sum"] = LONGEST_SUM // t.lanes

@@ -164,6 +164,20 @@ IRC_INLINE ${V} ${V}_load_kept(const $T *p) {
         ("${V}_load_kept",),
     ),
     (
+        "IRC_VECTOR_${V}_add_product",
+        """\
+/* *sum += x * y, in the register of the sum: GCC, short of registers, would move sums about until it stores some. */
+IRC_INLINE void ${V}_add_product(${V} *sum, $T x, ${V} y) {
+#if defined(__FMA__) && !defined(__AVX512F__) && $bytes <= 32
+    __asm__("vfmadd231$packed %2, %1, %0" : "+x"(*sum) : "x"(${V}_all(x)), "x"(y));
+#else
+    *sum += x * y;
+#endif
+}
+""",
+        ("${V}_add_product",),
+    ),
+    (
         "IRC_VECTOR_${V}_load_between",
         """\
 /* The lanes low to high - 1 of memory, the others of `other`; nothing else is read: one instruction on x86, while

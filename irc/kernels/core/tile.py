@@ -61,7 +61,7 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         IRC_FULL_UNROLL
         for (int step = 0; step < $steps; step++, a += R, b += $NR) {
             EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-            EACH(i < R, w < W) acc[i][w] += a[i] * bv[w];
+            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i], bv[w]);
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
@@ -69,10 +69,10 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         IRC_FULL_UNROLL
         for (int line = 0; line < U * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
         ahead += U * hop;
-        EACH(i < R, w < W) acc[i][w] += a[i] * bv[w];
+        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i], bv[w]);
         if (U == 1) continue;
         EACH(w < W) bv[w] = ${V}_load_kept(b + $NR + w * $L);
-        EACH(i < R, w < W) odd[i][w] += a[R + i] * bv[w];
+        EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[R + i], bv[w]);
     }
     if (U == 2) {
         IRC_FULL_UNROLL
