@@ -15,11 +15,13 @@ from irc.kernels.core.isa import AVX2
 from irc.kernels.core.registry import candidates, select
 from irc.kernels.integer.convolution import IntegerConvKernel
 from irc.kernels.integer.problem import product_of_bytes
-from irc.kernels.integer.saturating import CLASSES, PAIRINGS, SaturatingTile, crowded
+from irc.kernels.integer.saturating import ENDS, LEVEL, LEVELS, SaturatingTile, crowded
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
 
 Array = np.ndarray[Any, Any]
+LARGEST = [127, *(most for level in range(LEVELS) for most in (255 - LEVEL * level, 256 - LEVEL * (level + 1)))]
+"""The largest byte, and the least one, of each level."""
 
 
 def weights_of(k: int, n: int, spread: float) -> Array:
@@ -45,14 +47,15 @@ def test_products_of_the_largest_bytes_are_exact(kind: type[Any], rows: int, k: 
     random = np.random.default_rng(k).integers(limits.min, limits.max + 1, (rows, k)).astype(kind)
     compiled = irc.compile(model_of(random, b), backend="c", target="x86-64-v3")
     assert "maddubs" in "".join(f.read_text("utf-8") for f in Path(compiled.artifact.folder).glob("*.c"))
-    for a in (random, np.full_like(random, limits.max), np.full_like(random, limits.min)):
+    for a in (random, *(np.full_like(random, limits.min + most) for most in (0, *LARGEST))):
         (got,) = compiled([a])
         np.testing.assert_array_equal(got, a.astype(np.int32) @ b.astype(np.int32))
 
 
-def test_panels_hold_every_class_and_saturate_in_none() -> None:
-    tile, taps, k = SaturatingTile(AVX2, "saturating", 4, 2), 2, 256
-    columns = weights_of(3 * tile.columns, taps * k, 40).reshape(3, tile.columns, -1)
+@pytest.mark.parametrize("k", [256, 36, 4])
+def test_panels_tell_what_fits_at_every_level(k: int) -> None:
+    tile, taps = SaturatingTile(AVX2, "saturating", 4, 2), 2
+    columns = weights_of(3 * tile.columns, taps * k, 32).reshape(3, tile.columns, -1)
     flat = tile.panels(columns, None, taps)
     back, own = tile.unpanelled(flat, 3, taps * k // 4, taps)
     np.testing.assert_array_equal(back, columns)
@@ -60,14 +63,19 @@ def test_panels_hold_every_class_and_saturate_in_none() -> None:
     head = tile.head(taps, k // 4)
     panels = flat.reshape(3, -1)
     table = panels[:, : head // 4 * 4].copy().view(np.int32)[:, 2 * tile.columns :]
-    ends = table[:, : taps * (k // 4 + CLASSES)].reshape(3, taps, -1)[..., :CLASSES]
-    assert (np.diff(ends, axis=2, prepend=0) > 0).all()
-    fours = panels[:, head:].reshape(3, taps, k // 4, tile.columns, 2, 2).astype(np.int32)
-    for panel in range(3):
-        for tap in range(taps):
-            fit = fours[panel, tap, : ends[panel, tap, len(PAIRINGS) - 1]]
-            assert np.maximum(fit, 0).sum(-1).max() * 255 <= 2**15 - 1
-            assert np.minimum(fit, 0).sum(-1).min() * 255 >= -(2**15)
+    ends = table[:, : taps * (k // 4 + ENDS)].reshape(3, taps, -1)[..., :ENDS].reshape(3, taps, LEVELS, 2)
+    ends = np.array([k // 4 // 2 * 2, k // 4]) - ends
+    assert (np.diff(ends, axis=2) >= 0).all()
+    assert (ends[..., 0] <= ends[..., 1]).all()
+    assert k < 256 or (np.diff(ends[:, :, 0], axis=-1, prepend=0, append=k // 4) > 0).all()
+    pairs = panels[:, head:].reshape(3, taps, k // 4, tile.columns, 2, 2).astype(np.int32)
+    for panel, tap, level in np.ndindex(3, taps, LEVELS):
+        two, alone = ends[panel, tap, level]
+        assert two % 2 == 0
+        both = pairs[panel, tap, :two].reshape(two // 2, 2, tile.columns, 2, 2).transpose(0, 2, 3, 1, 4)
+        for sums in (pairs[panel, tap, :alone], both.reshape(two // 2, tile.columns, 2, 4)):
+            for sign in (sums, -sums):
+                assert np.maximum(sign, 0).sum(-1).max(initial=0) * (255 - LEVEL * level) <= 2**15 - 1
 
 
 def test_the_share_of_crowded_pairs_decides() -> None:

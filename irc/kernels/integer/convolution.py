@@ -31,7 +31,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
-from irc.kernels.integer.saturating import CLASSES, SaturatingTile, order
+from irc.kernels.integer.saturating import SaturatingTile, order
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
@@ -45,10 +45,13 @@ TILES: Mapping[tuple[str, Unit], Sequence[tuple[int, int]]] = {
     ("avx2", "saturating"): ((5, 2), (4, 2)),
 }
 """Rows and vectors of accumulators, by instruction set and unit."""
-SATURATING = (1.55, 1.75, 2.8)
-"""Of a four of neighbours, the products of vectors of pairs that take as long: as it stands, shuffled, and as words."""
-CLASS_ENDED = 15.0
-"""Cycles that the end of one of these classes costs, whose number differs from panel to panel."""
+SATURATING = (1.3, 2.2)
+"""Of a four of neighbours, the products of vectors of pairs that take as long: where its sums fit, and as words."""
+LIKELY, LIKELY_AROUND_ZERO = 0.2, 0.8
+"""Of pairs whose products may add up to more than a word, the share that does with the largest byte that a tile likely
+meets; and where bytes lie on both sides of a zero point, so that most tiles meet large ones."""
+ENDED = 25.0
+"""Cycles that the end of one of these kinds costs, whose number differs from panel to panel."""
 PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task, at most."""
 TASKS = 16
@@ -100,8 +103,7 @@ class IntegerConvKernel(WindowsOfBytes):
         finish = rows * -(-problem.oc // (panels * self.tile.lanes)) * FINISH[self.stored]
         tile = self._groups(problem) * max(each, latency) + finish + 2 * rows * self.vectors + 20
         if self.unit == "saturating":
-            ends = CLASSES if problem.crowded else 1
-            tile += self._runs(problem.window, problem.groups, problem.dilations[1]) * ends * CLASS_ENDED
+            tile += self._runs(problem.window, problem.groups, problem.dilations[1]) * 3 * ENDED
         elements = likely_extent(problem.size[0]) * likely_extent(problem.size[1]) * problem.channels
         copy = problem.images * elements * COPIED if self.copied else 0.0
         return copy + problem.images * problem.groups * tiles * panels * tile
@@ -109,13 +111,14 @@ class IntegerConvKernel(WindowsOfBytes):
     def _products(self, problem: IntegerConvProblem) -> float:
         """Estimate the multiplications of a vector of groups: those of pairs, and of sums of products of bytes.
 
-        A four stands as it is if the pairs of all columns do; of three ways to pair it, the last two are alike.
+        Fours are by themselves if the pairs of all columns are, with the bytes that there are.
         """
         if self.unit != "saturating":
             return 1 if self.unit == "fours" else 2
-        beyond = 1 - (1 - problem.crowded) ** (2 * self.columns)
-        as_it_is, shuffled, words = SATURATING
-        return 2 * (as_it_is * (1 - beyond) + shuffled * (beyond - beyond**2) + words * beyond**2)
+        likely = LIKELY_AROUND_ZERO if problem.signed or problem.zeroed else LIKELY
+        words = 1 - (1 - likely * problem.crowded) ** (2 * self.columns)
+        fitting, apart = SATURATING
+        return 2 * (fitting * (1 - words) + apart * words)
 
     def _groups(self, problem: IntegerConvProblem) -> int:
         """Count the fours or pairs in a sum."""
@@ -230,8 +233,11 @@ class IntegerConvKernel(WindowsOfBytes):
                 "table": self.tile.table(),
                 "body": self.tile.name,
                 "size": self.tile.size,
+                "walk": "&walk" if self.unit == "saturating" else "&w->walk",
             }
         )
+        levels = {"levels": text.LEVELS, "find_level": text.FIND_LEVEL, "at_level": text.AT_LEVEL}
+        given |= {name: fill(t, **given) if self.unit == "saturating" else "" for name, t in levels.items()}
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
         in_registers = not {*self.epilogue.functions()} - {"round"}
@@ -240,7 +246,7 @@ class IntegerConvKernel(WindowsOfBytes):
         given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
         return [
             *self.shared(whole),
-            *([FOURS[bits]] if self.unit == "fours" else [order(bits)] if self.unit == "saturating" else []),
+            *([FOURS[bits]] if self.unit == "fours" else [order()] if self.unit == "saturating" else []),
             *self.tile.bodies(),
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),

@@ -1,23 +1,21 @@
 """The register tile of bytes for processors that add products of bytes in pairs, as words that saturate (VPMADDUBSW).
 
-An instruction adds two products of unsigned bytes of x and signed ones of w.  Their sum fits into a word whatever x
-is, if of the two weights neither the positive ones nor the negative ones add up to more than `MOST`.  Weights are
-constants, so that this is known when they are packed: of each panel and tap, the fours of neighbours in k come in this
-order, and none saturates.
+An instruction adds two products of unsigned bytes of x and signed ones of w.  Weights are constants, so that when they
+are packed it is known up to which byte of x the sums of fours of neighbours in k fit into words; how large the bytes of
+a tile's rows are is known before they are multiplied, and is what decides.  Of each panel and tap, fours come in an
+order in which those of small weights are first, and for each of some levels of the largest byte it is known how many
+at the end of it do not fit
 
-0. Fours whose neighbouring pairs fit for all columns of the panel.
-1. Fours that fit when their bytes are paired otherwise: 0 with 2, 1 with 3.  Those of x are shuffled alike.
-2. Fours that fit with 0 beside 3, and 1 beside 2.
-3. All others: bytes of both become words, of which `madd` adds the products of two.
+0. two by two, where the sums of both are added as words before they are widened,
+1. by themselves; of these, bytes of both become words, of which `madd` adds the products of two.
 
-A panel has the sums of its columns, what is added to them, then its order (for each tap the ends of the four classes,
-and where each four stands), then the fours.
+A panel has the sums of its columns, what is added to them, then its order (for each tap both numbers at each level, and
+where each four stands), then the fours.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -29,16 +27,16 @@ from irc.kernels.integer.tile import BytesTile
 
 MOST = 128
 """255 times as much fits into a word, of either sign."""
-PAIRINGS = ((0, 1, 2, 3), (0, 2, 1, 3), (0, 3, 1, 2))
-"""Orders of the bytes of a four, whose first two are a pair, and whose last two are one."""
-CLASSES = len(PAIRINGS) + 1
+LEVELS, LEVEL = 16, 8
+"""Levels of the largest byte, from 255 downwards, and the bytes of each."""
+ENDS = 2 * LEVELS
 LINE = 64
 """The fours begin at a multiple of so many bytes."""
 
 _ORDER = """\
 /* The bytes of a panel's order. */
 IRC_INLINE int64_t irc_bytes_order_size(const irc_bytes_walk *w) {
-    return (w->rows * w->columns * (w->groups + $classes) * 4 + $line - 1) / $line * $line;
+    return (w->rows * w->columns * (w->groups + $ends) * 4 + $line - 1) / $line * $line;
 }
 IRC_INLINE int64_t irc_bytes_order_at(const int8_t *order, int64_t i) {
     int32_t found;
@@ -46,34 +44,43 @@ IRC_INLINE int64_t irc_bytes_order_at(const int8_t *order, int64_t i) {
     return found;
 }
 /* Four bytes of x in all lanes. */
-IRC_INLINE __m${bits}i irc_bytes_four_$bits(const uint8_t *x) {
+IRC_INLINE __m256i irc_bytes_four(const uint8_t *x) {
     int32_t four;
     __builtin_memcpy(&four, x, 4);
-    return ${mm}_set1_epi32(four);
+    return _mm256_set1_epi32(four);
 }
-"""
-
-_FITTING = """\
-for (; j < end; j++, p += 4 * $NR, next += hop) {
-    const int64_t k = tap + irc_bytes_order_at(places, j);
-    $V b[$NV];
-    EACH(v < $NV) b[v] = $load(p + v * $bytes);
-    __builtin_prefetch(next, 0, 2);
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        const $V all = $four;
-        EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(${mm}_maddubs_epi16(all, b[v]), one));
+/* Sums of two products of bytes, as words; w stays in memory, as registers are full of sums. */
+IRC_INLINE __m256i irc_bytes_two(__m256i x, const int8_t *w) {
+    __m256i sums;
+    __asm__("vpmaddubsw %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int8_t(*)[32])w));
+    return sums;
+}
+/* The level of the largest byte under the windows of some rows of A. */
+IRC_HELPER int64_t irc_bytes_level(const uint8_t *a, const int64_t *at, int64_t rows, const irc_bytes_walk *w) {
+    const int64_t run = 4 * w->groups;
+    __m256i most = _mm256_setzero_si256();
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t t = 0; t < w->rows * w->columns; t++) {
+            const uint8_t *x = a + at[i] + t / w->columns * w->row + t % w->columns * w->column;
+            int64_t k = 0;
+            for (; k + 32 <= run; k += 32)
+                most = _mm256_max_epu8(most, _mm256_loadu_si256((const __m256i *)(x + k)));
+            for (; k < run; k += 4) most = _mm256_max_epu8(most, irc_bytes_four(x + k));
+        }
     }
+    __m128i near = _mm_max_epu8(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+    near = _mm_max_epu8(near, _mm_srli_epi16(near, 8));
+    near = _mm_minpos_epu16(_mm_xor_si128(_mm_and_si128(near, _mm_set1_epi16(255)), _mm_set1_epi16(255)));
+    const int64_t level = (_mm_cvtsi128_si32(near) & 255) / $level;
+    return level < $levels ? level : $levels - 1;
 }
 """
-"""The products of fours whose pairs fit, up to the end of their class."""
 
 _TILE = """
 /* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]].  A line of what is
    `ahead` of each four of the panel is fetched; 0: the first one again, as fetching what is being loaded costs. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
                         const int8_t *restrict panel, int64_t ahead, int32_t zero, int32_t *restrict sums) {
-    static const int8_t pairings[2][16] = {$shuffles};
     $V acc[$MR][$NV], one = ${mm}_set1_epi16(1);
     __asm__("" : "+x"(one)); /* a register, not a constant in memory for each product */
     IRC_FULL_UNROLL
@@ -89,16 +96,35 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
     for (int64_t r = 0; r < w->rows; r++) {
         for (int64_t s = 0; s < w->columns; s++) {
             const int64_t tap = r * w->row + s * w->column;
-            const int8_t *const places = order + 4 * $classes;
-            int64_t j = 0, end = irc_bytes_order_at(order, 0);
-            $as_they_stand
-            for (int c = 0; c < 2; c++) {
-                const $V shuffle = $repeat(_mm_loadu_si128((const __m128i *)pairings[c]));
-                end = irc_bytes_order_at(order, 1 + c);
-                $shuffled
+            const int64_t two = w->groups / 2 * 2 - irc_bytes_order_at(order, 2 * w->level);
+            const int64_t one_by_one = w->groups - irc_bytes_order_at(order, 2 * w->level + 1);
+            const int8_t *const places = order + 4 * $ends;
+            int64_t j = 0;
+            for (; j < two; j += 2, p += 8 * $NR, next += 2 * hop) {
+                const int64_t k = tap + irc_bytes_order_at(places, j), l = tap + irc_bytes_order_at(places, j + 1);
+                __builtin_prefetch(next, 0, 2);
+                __builtin_prefetch(next + hop, 0, 2);
+                IRC_FULL_UNROLL
+                for (int i = 0; i < R; i++) {
+                    const $V first = irc_bytes_four(x[i] + k), second = irc_bytes_four(x[i] + l);
+                    IRC_FULL_UNROLL
+                    for (int v = 0; v < $NV; v++) {
+                        const $V a_pair = irc_bytes_two(first, p + v * $bytes);
+                        const $V b_pair = irc_bytes_two(second, p + 4 * $NR + v * $bytes);
+                        acc[i][v] = $plus(acc[i][v], $madd(${mm}_add_epi16(a_pair, b_pair), one));
+                    }
+                }
             }
-            end = irc_bytes_order_at(order, 3);
-            for (; j < end; j++, p += 4 * $NR, next += hop) {
+            for (; j < one_by_one; j++, p += 4 * $NR, next += hop) {
+                const int64_t k = tap + irc_bytes_order_at(places, j);
+                __builtin_prefetch(next, 0, 2);
+                IRC_FULL_UNROLL
+                for (int i = 0; i < R; i++) {
+                    const $V all = irc_bytes_four(x[i] + k);
+                    EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(irc_bytes_two(all, p + v * $bytes), one));
+                }
+            }
+            for (; j < w->groups; j++, p += 4 * $NR, next += hop) {
                 const int64_t k = tap + irc_bytes_order_at(places, j);
                 $V even[$NV], odd[$NV];
                 IRC_FULL_UNROLL
@@ -110,7 +136,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                 __builtin_prefetch(next, 0, 2);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
-                    const $V all = irc_bytes_four_$bits(x[i] + k), first = $and(all, ${mm}_set1_epi16(255));
+                    const $V all = irc_bytes_four(x[i] + k), first = $and(all, ${mm}_set1_epi16(255));
                     const $V second = ${mm}_srli_epi16(all, 8);
                     IRC_FULL_UNROLL
                     for (int v = 0; v < $NV; v++) {
@@ -119,7 +145,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                     }
                 }
             }
-            order = places + 4 * end;
+            order = places + 4 * w->groups;
         }
     }
     EACH(i < R, v < $NV) $store(sums + i * $NR + v * $lanes, acc[i][v]);
@@ -127,19 +153,9 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
 """
 
 
-def _fitting(four: str, depth: int) -> str:
-    """Print the loop over fours of x that `four` reads, in so many columns."""
-    return indent(_FITTING.replace("$four", four), " " * depth).strip()
-
-
-TILE = _TILE.replace("$as_they_stand", _fitting("irc_bytes_four_$bits(x[i] + k)", 12)).replace(
-    "$shuffled", _fitting("${mm}_shuffle_epi8(irc_bytes_four_$bits(x[i] + k), shuffle)", 16)
-)
-
-
-def order(bits: int) -> Piece:
-    """Print what reads the order of a panel, and fours of bytes."""
-    return piece("IRC_BYTES_ORDER_$bits", _ORDER, classes=CLASSES, line=LINE, bits=bits, mm=f"_mm{bits}")
+def order() -> Piece:
+    """Print what reads the order of a panel, fours of bytes, and how large they are."""
+    return piece("IRC_BYTES_ORDER", _ORDER, ends=ENDS, line=LINE, level=LEVEL, levels=LEVELS)
 
 
 def crowded(weights: Array) -> float:
@@ -148,11 +164,21 @@ def crowded(weights: Array) -> float:
     if not whole or not len(weights):
         return 0.0
     pairs = weights[:, :whole].astype(np.int16).reshape(len(weights), -1, 2)
-    return float(np.mean(_beyond(pairs[..., 0], pairs[..., 1])))
+    beyond: Array = _sums(pairs).max(0) > MOST
+    return float(np.mean(beyond))
 
 
-def _beyond(a: Array, b: Array) -> Array:
-    return (np.maximum(a, 0) + np.maximum(b, 0) > MOST) | (np.minimum(a, 0) + np.minimum(b, 0) < -MOST)
+def _sums(fours: Array) -> Array:
+    """Compute of fours[..., 4] what the weights of a sign of each pair add up to: [sign, ..., pair]."""
+    pairs = fours.astype(np.int16).reshape(*fours.shape[:-1], -1, 2)
+    return np.stack([np.maximum(pairs, 0).sum(-1), -np.minimum(pairs, 0).sum(-1)])
+
+
+def _beyond(most: Array) -> Array:
+    """Count, for each level, of sums of weights [..., n] the first that does not fit and all behind it."""
+    least = np.maximum.accumulate(most, axis=-1)[..., None, :].astype(np.int32)
+    bytes_of = 255 - LEVEL * np.arange(LEVELS, dtype=np.int32)
+    return (least * bytes_of[:, None] >= 1 << 15).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -162,52 +188,38 @@ class SaturatingTile(BytesTile):
     @property
     def names(self) -> dict[str, Any]:
         mm = self.prefix
-        bits = self.isa.vector * 8
-        bytes_of = [[4 * d + i for d in range(4) for i in order] for order in PAIRINGS[1:]]
         return super().names | {
             "mm": mm,
-            "bits": bits,
-            "classes": CLASSES,
-            "line": LINE,
-            "shuffles": ", ".join(f"{{{', '.join(map(str, b))}}}" for b in bytes_of),
+            "ends": ENDS,
             "plus": f"{mm}_add_epi32",
             "madd": f"{mm}_madd_epi16",
-            "and": f"{mm}_and_si{bits}",
-            "repeat": f"{mm}_broadcastsi128_si256" if bits == 256 else f"{mm}_broadcast_i32x4",
+            "and": f"{mm}_and_si{self.isa.vector * 8}",
         }
 
     @property
     def text(self) -> str:
-        return TILE
+        return _TILE
 
     @property
     def size(self) -> str:
         return f"{8 * self.columns} + irc_bytes_order_size(&w->walk) + {super().body_size}"
 
     def head(self, taps: int, groups: int) -> int:
-        return 8 * self.columns + -(-taps * (groups + CLASSES) * 4 // LINE) * LINE
+        return 8 * self.columns + -(-taps * (groups + ENDS) * 4 // LINE) * LINE
 
     def panels(self, columns: Array, own: Array | None, taps: int = 1) -> Array:
         count, _, k = columns.shape
         step, groups = STEP[self.unit], k // taps // STEP[self.unit]
-        fours = columns.astype(np.int16).reshape(count, self.columns, taps, groups, step)
-        pairing = np.full((count, taps, groups), len(PAIRINGS), np.int64)
-        for kind, (a, b, c, d) in reversed([*enumerate(PAIRINGS)]):
-            beyond = _beyond(fours[..., a], fours[..., b]) | _beyond(fours[..., c], fours[..., d])
-            pairing[~beyond.any(1)] = kind
-        order = np.argsort(pairing, axis=2, kind="stable")
-        ordered = np.take_along_axis(fours, order[:, None, :, :, None], 3)
-        found = np.take_along_axis(pairing, order, 2)
-        for kind in range(1, len(PAIRINGS)):
-            ordered = np.where((found == kind)[:, None, :, :, None], ordered[..., PAIRINGS[kind]], ordered)
-        ends = (pairing[..., None] <= np.arange(CLASSES)).sum(2)
+        fours = columns.astype(np.int8).reshape(count, self.columns, taps, groups, step).transpose(0, 2, 3, 1, 4)
+        order, ends = _ordered(fours)
+        ordered = np.take_along_axis(fours, order[..., None, None], 2)
         table = np.concatenate([ends, order * step], 2).astype(np.int32).reshape(count, -1)
-        body = np.ascontiguousarray(ordered.astype(np.int8).transpose(0, 2, 3, 1, 4)).reshape(count, -1)
         head = np.zeros((count, self.head(taps, groups) // 4), np.int32)
         head[:, : self.columns] = columns.sum(2, dtype=np.int32)
         if own is not None:
             head[:, self.columns : 2 * self.columns] = own.reshape(count, self.columns)
         head[:, 2 * self.columns : 2 * self.columns + table.shape[1]] = table
+        body = np.ascontiguousarray(ordered).reshape(count, -1)
         return np.concatenate([head.view(np.int8), body], 1).reshape(-1)
 
     def unpanelled(self, flat: Array, count: int, groups: int, taps: int = 1) -> tuple[Array, Array]:
@@ -216,13 +228,31 @@ class SaturatingTile(BytesTile):
         whole = flat[: count * (start + groups * self.columns * 4)].reshape(count, -1)
         head = np.ascontiguousarray(whole[:, :start]).view(np.int32)
         own = head[:, self.columns : 2 * self.columns]
-        table = head[:, 2 * self.columns :][:, : taps * (per + CLASSES)].reshape(count, taps, -1)
-        ends, order = table[..., :CLASSES], table[..., CLASSES:].astype(np.int64) // step
-        found = (np.arange(per)[:, None] >= ends[:, :, None]).sum(3)
+        table = head[:, 2 * self.columns :][:, : taps * (per + ENDS)].reshape(count, taps, -1)
+        order = table[..., ENDS:].astype(np.int64) // step
         ordered = whole[:, start:].reshape(count, taps, per, self.columns, step)
-        for kind in range(1, len(PAIRINGS)):
-            back = ordered[..., np.argsort(PAIRINGS[kind])]
-            ordered = np.where((found == kind)[..., None, None], back, ordered)
         fours = np.zeros_like(ordered)
         np.put_along_axis(fours, order[..., None, None], ordered, 2)
         return fours.transpose(0, 3, 1, 2, 4).reshape(count, self.columns, -1), np.ascontiguousarray(own)
+
+
+def _ordered(fours: Array) -> tuple[Array, Array]:
+    """Choose the order of fours[panel, tap, four, column, byte], and find the ends of both kinds at each level.
+
+    By the largest sums neighbours are two by two; these come by the level from which on both fit, then by the sums of
+    both.
+    """
+    count, taps, groups = fours.shape[:3]
+    sums = _sums(fours).transpose(1, 2, 3, 0, 4, 5).reshape(count, taps, groups, -1)
+    most = sums.max(-1)
+    order = np.argsort(most, axis=2, kind="stable")
+    two = order[..., : groups // 2 * 2].reshape(count, taps, -1, 2)
+    of_both = np.take_along_axis(sums, two[..., 0, None], 2) + np.take_along_axis(sums, two[..., 1, None], 2)
+    both = of_both.max(-1, initial=0)
+    largest = ((1 << 15) - 1) // np.maximum(np.take_along_axis(most, two[..., 1], 2), 1)
+    level = np.maximum(255 - largest + LEVEL - 1, 0) // LEVEL
+    by = np.argsort(level * (1 << 10) + both, axis=2, kind="stable")
+    two = np.take_along_axis(two, by[..., None], 2).reshape(count, taps, -1)
+    order = np.concatenate([two, order[..., groups // 2 * 2 :]], 2)
+    ends = np.stack([2 * _beyond(np.take_along_axis(both, by, 2)), _beyond(np.take_along_axis(most, order, 2))], -1)
+    return order, ends.reshape(count, taps, ENDS)

@@ -7,8 +7,9 @@ from irc.kernels.core.text import Piece
 WALK = Piece(
     "IRC_BYTES_WALK",
     """\
-/* The taps of a window: `rows` of them `row` apart, in each `columns` that are `column` apart, of `groups` each. */
-typedef struct { int64_t rows, row, columns, column, groups; } irc_bytes_walk;
+/* The taps of a window: `rows` of them `row` apart, in each `columns` that are `column` apart, of `groups` each; the
+   level of the largest byte that they meet, where the tile asks for it. */
+typedef struct { int64_t rows, row, columns, column, groups, level; } irc_bytes_walk;
 """,
 )
 
@@ -167,11 +168,11 @@ IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *s
 
 WHOLE = """
 /* Computes a tile of all rows and columns, whose sums stay in registers. */
-static void ${S}_whole(const ${S}_work *w, const ${S}_out *o, const $E *a, const int64_t *at, const int8_t *panel,
-                       int64_t ahead, int64_t row, int64_t col) {
+static void ${S}_whole(const ${S}_work *w, const irc_bytes_walk *walk, const ${S}_out *o, const $E *a,
+                       const int64_t *at, const int8_t *panel, int64_t ahead, int64_t row, int64_t col) {
     int32_t sums[$MR * $NR];
     $stored *const c = o->c + row * o->c_row + col;
-    $body($MR, a, at, &w->walk, panel, ahead, w->zero, sums);
+    $body($MR, a, at, walk, panel, ahead, w->zero, sums);
 $rows}
 """
 
@@ -212,22 +213,22 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const $E *a = w->a + image * w->image + group * w->per;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_pixel};
         (void)o.n;$slot_starts
-        int64_t places[$Q][$MR]; /* of the tiles' rows, which all panels share */
+        int64_t places[$Q][$MR]; /* of the tiles' rows, which all panels share */$levels
         const int64_t begun = first * low + (first < extra ? first : extra);
         int64_t line = begun / w->width, column = begun % w->width;
         for (int64_t t = first; t < last; t++) {
             for (int64_t i = 0; i < low + (t < extra); i++) {
                 places[t - first][i] = line * w->down + column * w->across;
                 if (++column == w->width) column = 0, line++;
-            }
+            }$find_level
         }
         for (int64_t j = beyond; j < end_of; j++) {
             const int8_t *panel = g->w + (group * panels + j) * size;
             for (int64_t t = first; t < last; t++) {
                 const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
                 const int64_t *const at = places[t - first];
-                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;$whole
-                tiles_of[rows - 1](a, at, &w->walk, panel, ahead, w->zero, sums);
+                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;$at_level$whole
+                tiles_of[rows - 1](a, at, $walk, panel, ahead, w->zero, sums);
                 ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
             }
         }
@@ -270,9 +271,17 @@ $copy_parts
 }
 """
 
+LEVELS = """
+        irc_bytes_walk walk = w->walk;
+        int64_t levels[$Q];"""
+FIND_LEVEL = """
+            levels[t - first] = irc_bytes_level(a, places[t - first], low + (t < extra), &w->walk);"""
+AT_LEVEL = """
+                walk.level = levels[part];"""
+
 IF_WHOLE = """
                 if (rows == $MR && g->oc - j * $NR >= $NR) {
-                    ${S}_whole(w, &o, a, at, panel, ahead, row, group * g->oc + j * $NR);
+                    ${S}_whole(w, $walk, &o, a, at, panel, ahead, row, group * g->oc + j * $NR);
                     continue;
                 }"""
 

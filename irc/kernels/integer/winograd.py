@@ -24,7 +24,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, i8
 from irc.kernels.conv.winograd_transforms import F2
 from irc.kernels.core.base import Array, Packed
-from irc.kernels.core.costs import WORDS_ENTER, WORDS_LEAVE
+from irc.kernels.core.costs import SECOND_CACHE, WORDS_ENTER, WORDS_LEAVE, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely_extent
@@ -237,13 +237,18 @@ class IntegerWinogradKernel(WindowsOfBytes):
         """Estimate the products, as `IntegerConvKernel` does, the transforms, and the more of weights."""
         tiles, panels = likely_extent(problem.squares(2)), -(-problem.oc // self.tile.columns)
         groups = -(-problem.ic // STEP["pairs"])
-        each = max(2 * self.rows * self.vectors / self.isa.fma, (self.rows + self.vectors) / 2)
-        latency = 4 if self.rows * self.vectors < 8 else 0
-        tile = groups * max(each, latency) + 2 * self.rows * self.vectors + 20
+
+        def tile(rows: int) -> float:
+            each = max(2 * rows * self.vectors / self.isa.fma, (rows + self.vectors) / 2)
+            return groups * max(each, 4 if rows * self.vectors < 8 else 0) + 2 * rows * self.vectors + 20
+
+        whole, rest = divmod(tiles, self.rows)
+        rows = whole * tile(self.rows) + (tile(rest) if rest else 0)
         leave = -(-problem.oc // self.tile.lanes) * (WORDS_LEAVE + 4 * FINISH[self.stored])
         transforms = tiles * (-(-problem.ic // (self.isa.vector // 2)) * WORDS_ENTER + leave)
-        weights = problem.waiting(self.isa, (16 - 9) * problem.oc * problem.ic * 2)
-        return problem.images * (16 * -(-tiles // self.rows) * panels * tile + transforms) + weights
+        near = SECOND_CACHE if problem.resident else costs_of(self.isa).winograd_stream
+        weights = (16 * 2 - 9) * problem.oc * problem.ic / near
+        return problem.images * (16 * panels * rows + transforms) + weights
 
     @property
     def tile(self) -> BytesTile:
