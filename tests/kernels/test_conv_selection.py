@@ -76,7 +76,7 @@ def test_weights_of_small_models_are_near() -> None:
         return found.label.split(",")[0]
 
     small, large = 1 << 20, 1 << 24
-    assert [chosen(n, 64, 512, 7) for n in (small, large)] == ["winograd 4x4", "direct"]
+    assert [chosen(n, 64, 512, 7) for n in (small, large)] == ["winograd 4x4", "winograd 2x2"]
     assert [chosen(n, 240, 144, 7) for n in (small, large)] == ["winograd 4x4", "winograd 2x2"]
 
 

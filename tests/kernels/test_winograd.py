@@ -75,6 +75,7 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     side = kernel.filtering.outputs
     most = kernel.most(ic // groups, -(-oh // side) * -(-ow // side), False)
     sizes: dict[str, Any] = {"batch": n, "groups": groups, "ic": ic // groups, "oc": oc // groups, "most": most}
+    panels = -(-(oc // groups) // kernel.tile.panel)
     sizes |= {"ih": ih, "iw": iw, "oh": oh, "ow": ow}
     sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
     sizes |= {"x_batch": ih * iw * (ic + 3), "y_pixel": oc + 5, "y_batch": oh * ow * (oc + 5)}
@@ -87,8 +88,8 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
         slots = [scale, bias, nhwc(add, 2, np.nan), by, one]
         sizes |= {"s0_batch": oc, "s2_batch": oh * ow * (oc + 2), "s2_pixel": oc + 2}
         sizes |= {"s3_batch": oh * ow, "s3_pixel": 1}
-    order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
-    for pool in (None, Pool(1), Pool(3), Pool(7)):
+    for pool, wide in ((None, 1), (Pool(1), 2), (Pool(3), 1), (Pool(7), panels), (None, panels)):
+        order = [int(e.value) for e in kernel.order(**sizes, wide=wide)]  # type: ignore[attr-defined]
         y = nhwc(np.zeros(exact.shape, dtype.numpy), 5, 77)
         invoke(lib, kernel, given, packed, *slots, y, *order, pool=pool)
         assert (y[..., oc:] == 77).all()
@@ -128,6 +129,19 @@ def test_a_small_cache(tmp_path: Path) -> None:
     check(tmp_path, replace(ISAS["avx512"], l2=64 << 10), f32, fused())
 
 
+def test_weights_that_are_read_once() -> None:
+    """Positions of all panels follow one another where chunks of the tiles would each read many weights."""
+    (kernel,) = (
+        k
+        for k in WinogradKernel.candidates(
+            ConvProblem.contiguous("nhwc", plain(), 512, 512, (7, 7), (3, 3)), replace(ISAS["avx2"], l2=512 << 10)
+        )
+        if k.filtering == F2 and k.tile.vectors == 2
+    )
+    assert kernel.wide(512, 512, 16) == 32 and kernel.wide(64, 64, 784) == 1
+    assert kernel.wide(512, 512, Dim.symbol("n")) == 1 and kernel.wide(512, 512, 6) == 1
+
+
 def test_where_it_does_not_pay() -> None:
     """Few channels, whose transform costs more than it saves; few pixels of many weights, of a number not known."""
     isa, w = ISAS["avx512"], Dim.symbol("w")
@@ -152,7 +166,7 @@ def test_accuracy(tmp_path: Path, filtering: Filtering, bound: float) -> None:
     lib = build(tmp_path, kernels)
     x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
     exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
-    sizes = (1, 1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 0, 14 * 512, 512, 0, 64)
+    sizes = (1, 1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 1, 0, 14 * 512, 512, 0, 64)
     for kernel in kernels:
         y = np.zeros((1, 14, 14, 64), np.float32)
         invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, *sizes)

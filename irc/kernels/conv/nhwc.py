@@ -26,7 +26,7 @@ from irc.kernels.conv import nhwc_text
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import DIRECT, costs_of, lengths_for
+from irc.kernels.core.costs import costs_of, lengths_for
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -87,7 +87,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         if p.layout != "nhwc" or p.dtype not in (f32, f64):
             return
         ow = p.result[1]
-        for length, vectors in itertools.product(lengths_for(isa, p.dtype, p.oc), DIRECT):
+        for length, vectors in itertools.product(lengths_for(isa, p.dtype, p.oc), costs_of(isa).direct):
             reach, lanes = (isa.registers - 1 - vectors) // vectors, length.lanes(p.dtype)
             if reach < 1 or -(-p.oc // lanes) < vectors:
                 continue
@@ -102,7 +102,9 @@ class NhwcConvKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         width = likely(p.result[1])
-        products = self._row_cycles(width, p.oc) * p.pixels / max(width, 1) * p.ic * p.taps / DIRECT[t.vectors]
+        products = (
+            self._row_cycles(width, p.oc) * p.pixels / max(width, 1) * p.ic * p.taps / costs_of(t.isa).direct[t.vectors]
+        )
         products *= p.seen(t.rows) if self.apart or p.window[0] > 1 else 1
         weights = p.waiting(t.isa, p.outputs * p.ic * p.taps * t.dtype.itemsize)
         return p.images * p.groups * (products + self._copying(p)) + weights

@@ -38,6 +38,7 @@ from irc.kernels.vector.pixels import STRIDES, slot_starts
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 32  # products ahead whose weights are fetched to the first cache
 MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
+STORED_AGAIN = 4  # weights that may be read instead of storing and reading an element that is transformed
 FEW_TASKS = 16  # for threads; with fewer, output channels are split too
 
 _TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR].  Of
@@ -87,7 +88,8 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
 _CALL = """
 typedef struct {$fields
     /* Blocks and panels of a group's channels; tiles of an image, `across` in a row; `heights` of register tiles, up to
-       `most` of them transformed at a time, in `chunks`; `parts` of the panels are tasks of their own. */
+       `most` of them transformed at a time, in `chunks`; `parts` of the panels are tasks of their own.  Of `wide`
+       panels each position is multiplied before the next one. */
     int64_t blocks, panels, across, tiles, heights, chunks, parts;
 } ${S}_call;
 
@@ -104,7 +106,7 @@ static void ${S}_plan(${S}_call *g, int alone) {
     if (alone || planes * g->chunks >= $few) return;
     const int64_t small = $P * g->panels * g->blocks * ($L * $NR * $size) <= $cached, many = small ? 4 : 2;
     const int64_t round = g->heights < many ? 2 : many, even = (g->chunks + round - 1) / round * round;
-    if (planes % 2 && even <= g->heights) g->chunks = even;
+    if (g->wide == 1 && planes % 2 && even <= g->heights) g->chunks = even; /* else each thread reads all weights */
     const int64_t parts = ($few + planes * g->chunks - 1) / (planes * g->chunks);
     g->parts = parts < g->panels ? parts : g->panels;
 }
@@ -155,7 +157,8 @@ _BODY = """
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *const g = given;
     const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
-    const int64_t v_step = g->blocks * block + $L, m_step = g->most * $MR * $NR + $L;
+    const int64_t v_step = g->blocks * block + $L, m_panel = g->most * $MR * $NR;
+    const int64_t m_step = g->wide * m_panel + $L;
     int64_t *const entered = (int64_t *)(void *)own; /* of which image, group and chunk the tiles stand in v */
     $T *const v = ($T *)(void *)(own + 64), *const m = v + $P * v_step;
     while (begin < end) {
@@ -169,18 +172,24 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         if (*entered != begin / g->parts) ${S}_enter(g, x, t0, t1, v, v_step);
         *entered = begin / g->parts;
         const int64_t rows = (t1 - t0 + $MR - 1) / $MR, hop = ($U * $NR + rows - 1) / rows; /* each fetches a share */
-        for (int64_t p = g->panels * part / g->parts; p < g->panels * (part + run) / g->parts; p++) {
+        const int64_t p1 = g->panels * (part + run) / g->parts, of = $L * $NR; /* weights of a block of a panel */
+        for (int64_t p0 = g->panels * part / g->parts; p0 < p1; p0 += g->wide) {
+            const int64_t end = p0 + g->wide < p1 ? p0 + g->wide : p1;
             for (int64_t k = 0; k < $P; k++) {
-                const $T *w = g->w + ((group * g->panels + p) * $P + k) * g->blocks * ($L * $NR);
-                for (int64_t b = 0; b < g->blocks; b += $sum, w += $sum * $L * $NR) {
-                    const int64_t deep = g->blocks - b < $sum ? g->blocks - b : $sum;
-                    const $T *ahead = w + deep * ($L * $NR);
-                    for (int64_t t = 0; t < t1 - t0; t += $MR, ahead += deep * ($L / $U) * hop)
-                        ${body}(deep, v + k * v_step + b * block + t * $L, block, w, m + k * m_step + t * $NR, b == 0,
-                                ahead, hop);
+                for (int64_t p = p0; p < end; p++) {
+                    const int64_t last = p + 1 == end, next = !last ? $P : k + 1 < $P ? 1 - (p - p0) * $P : 1;
+                    const $T *w = g->w + ((group * g->panels + p) * $P + k) * g->blocks * of;
+                    for (int64_t b = 0; b < g->blocks; b += $sum) {
+                        const int64_t left = g->blocks - b, deep = left < $sum ? left : $sum;
+                        const $T *ahead = w + (left > deep ? b + deep : next * g->blocks) * of;
+                        $T *to = m + k * m_step + (p - p0) * m_panel;
+                        const $T *from = v + k * v_step + b * block;
+                        for (int64_t t = 0; t < t1 - t0; t += $MR, to += $MR * $NR, ahead += deep * ($L / $U) * hop)
+                            ${body}(deep, from + t * $L, block, w + b * of, to, b == 0, ahead, hop);
+                    }
                 }
             }
-            ${S}_leave(g, &o, t0, t1, p * $NR, m, m_step);
+            for (int64_t p = p0; p < end; p++) ${S}_leave(g, &o, t0, t1, p * $NR, m + (p - p0) * m_panel, m_step);
         }
         begin += run;
     }
@@ -235,7 +244,8 @@ class WinogradKernel(Kernel[ConvProblem]):
         far = found.winograd_near if p.near and found.winograd_near else found.winograd_stream
         rate = costs.SECOND_CACHE if p.resident else far
         weights = f.positions * p.outputs * p.ic * t.dtype.itemsize / rate
-        return p.images * p.groups * (products + transforms) + weights
+        work = p.images * p.groups * (products + transforms)
+        return work + weights - min(weights / 2, found.winograd_hides * work)
 
     @property
     def _reached(self) -> float:
@@ -250,8 +260,11 @@ class WinogradKernel(Kernel[ConvProblem]):
         return f"winograd {self.filtering.name}, {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        most = Dim.of(self.most(problem.ic, problem.squares(self.filtering.outputs), problem.resident))
-        return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups), "most": most}
+        squares = problem.squares(self.filtering.outputs)
+        wide = 1 if problem.resident else self.wide(problem.ic, problem.oc, squares)
+        most = squares.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, squares, problem.resident))
+        plan = {"groups": Dim.of(problem.groups), "most": most, "wide": Dim.of(wide)}
+        return problem.arguments() | problem.channel_arguments() | plan
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups, t = problem.groups, self.tile
@@ -288,7 +301,7 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        extents = "batch groups ic oc ih iw oh ow pad_h pad_w most x_batch x_row x_pixel y_batch y_pixel"
+        extents = "batch groups ic oc ih iw oh ow pad_h pad_w most wide x_batch x_row x_pixel y_batch y_pixel"
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike, resident: bool) -> int:
@@ -302,10 +315,25 @@ class WinogradKernel(Kernel[ConvProblem]):
         )
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
+    def wide(self, ic: int, oc: int, tiles: DimLike) -> int:
+        """Choose `wide` for images of this many tiles: 1, or all panels, where no weights are read twice then.
+
+        That is where what is transformed of an image, stored and read once more, is less than the weights that are
+        read for each further chunk, and what a position has of it leaves them room in the second cache.
+        """
+        t, count, panels = self.tile, Dim.of(tiles), -(-oc // self.tile.panel)
+        if not count.is_const:
+            return 1
+        heights = -(-int(count) // t.rows)
+        again = (-(-heights // self.most(ic, count, False)) - 1) * ic * oc
+        moved = heights * t.rows * (ic + panels * t.panel)
+        return panels if STORED_AGAIN * moved <= again and moved * t.dtype.itemsize <= t.isa.l2 // 2 else 1
+
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         t = self.tile
         tiles, channels = sizes["most"] * t.rows, -(-sizes["ic"] // t.lanes) * t.lanes
-        return 64 + self.filtering.positions * t.dtype.itemsize * (channels * tiles + tiles * t.panel + 2 * t.lanes)
+        each = channels * tiles + tiles * t.panel * sizes["wide"] + 2 * t.lanes
+        return 64 + self.filtering.positions * t.dtype.itemsize * each
 
     def packed_elements(self, oc: int, ic: int, groups: int = 1) -> int:
         """Count the elements of packed weights: `oc` output and `ic` input channels of a group."""

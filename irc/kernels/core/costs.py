@@ -13,6 +13,9 @@ from irc.ir.types import DType
 from irc.kernels.core.isa import Isa
 from irc.kernels.split_bf16.bf16_terms import Unit
 
+DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
+"""Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -22,9 +25,11 @@ class Costs:
     those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
     that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
     and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in the last cache, 0 where
-    that is not known.  dots, dot: of the peak, what tiles of dots reach, whose vectors lie along the sums, and cycles
-    to add up the lanes of a sum.  abreast: of constant operands in panels of so many vectors, how many panels one row
-    reads at once, which memory gives faster; where that is not known, it reads one after another.
+    that is not known; winograd_hides: the part of the other work during which weights come, until half of them are
+    there.  direct: of the peak, what tiles of direct convolutions so many vectors wide reach.  dots, dot: of the peak,
+    what tiles of dots reach, whose vectors lie along the sums, and cycles to add up the lanes of a sum.  abreast: of
+    constant operands in panels of so many vectors, how many panels one row reads at once, which memory gives faster;
+    where that is not known, it reads one after another.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -33,6 +38,8 @@ class Costs:
     winograd: float = 0.72
     winograd_stream: float = 6.0
     winograd_near: float = 0.0
+    winograd_hides: float = 0.0
+    direct: Mapping[int, float] = field(default_factory=lambda: DIRECT)
     dots: float = 0.65
     dot: float = 3.5
     abreast: Mapping[int, int] = field(default_factory=dict[int, int])
@@ -48,8 +55,10 @@ COSTS = {
         pack=0.4,
         stream=11.0,
         winograd=0.85,
-        winograd_stream=4.5,
+        winograd_stream=5.3,
         winograd_near=18.0,
+        winograd_hides=0.3,
+        direct={2: 0.88, 3: 0.88, 4: 0.84, 6: 0.839, 1: 0.82},
         dots=0.87,
         dot=4.5,
         abreast={1: 4, 2: 3, 3: 3},
@@ -84,8 +93,6 @@ SPLITTING_B = {3: 0.55, 2: 0.05, 1: 0.0}
 load from the first cache."""
 SPLITTING_ROWS_OF_B, TURNED = {3: 0.6, 2: 0.4, 1: 0.25}, 0.4
 """The same of a B that is no constant; and to copy an element of it, or of A, first, where it stands the other way."""
-DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
-"""Of tiles of direct convolutions so many vectors wide, the part of the peak of multiply-adds that full ones reach."""
 WINOGRAD_SPLIT = 0.9
 """Of `SPLIT_PRODUCTS`, what products between Winograd's transforms reach."""
 TRANSFORM: Mapping[int, float] = {2: 80.0, 4: 200.0}
