@@ -2,10 +2,10 @@
 
 Weights are packed in panels of output channels, a few neighbouring input channels beside each other: four bytes where
 the processor multiplies fours of bytes (VNNI), else two words of 16 bits, whose products `madd` adds, or fours of bytes
-of which few pairs could saturate (`irc.kernels.integer.saturating`). None saturates, so sums are exact modulo 2^32, as
-the operators' are. Fours are products of unsigned bytes of x and signed ones of w: a signed x gets its highest bit
-turned, which is 128 more. What the zero point adds to a column is the zero point times the sum of the column's weights,
-which stands in front of its panel, followed by what else is added to it.
+of which few pairs could saturate with the bytes that there are (`irc.kernels.integer.saturating`). None saturates, so
+sums are exact modulo 2^32, as the operators' are. Fours are products of unsigned bytes of x and signed ones of w: a
+signed x gets its highest bit turned, which is 128 more. What the zero point adds to a column is the zero point times
+the sum of the column's weights, which stands in front of its panel, followed by what else is added to it.
 
 The input is read where it stands if it can be.  Else it is copied once, with zero points around it: signed bytes and
 words, padding, channels of a group that are no whole groups.  Of one group, taps of a row and their channels are one
