@@ -148,6 +148,26 @@ def test_floats_of_16_bits(tmp_path: Path, isa: str, kind: DType) -> None:
     assert np.array_equal(c[0], every, equal_nan=True)
 
 
+@pytest.mark.parametrize("kind", [f16, bf16], ids=str)
+def test_panels_abreast_are_added_as_alone(tmp_path: Path, kind: DType) -> None:
+    """One row reads several panels at once where a thread has as many; A's elements may be apart."""
+    kernels = list(HalfWeightsGemmKernel.candidates(problem(1, 9, 9, Narrow(16, floats=kind.name)), ISAS["avx2"]))
+    lib, n, k, step = build(tmp_path, kernels), 333, 700, 3
+    rows, a = noise(n, k).astype(kind.numpy).astype(np.float32), noise(k, step)
+    strides = {"m": 1, "n": n, "k": k, "a_row": 1, "a_col": step, "c_row": n}
+    for kernel in kernels:
+        assert kernel.abreast > 1
+        found = []
+        for pool in (None, Pool(1), Pool(2), Pool(5)):
+            c = np.full((1, n + 2), 77, np.float32)
+            order = [strides[name] for name in kernel.sizes]
+            invoke(lib, kernel, a, kernel.pack_b(rows), c, *order, pool=pool)
+            close(c[:, :n], a[None, :, 0].astype(np.float64) @ rows.T, k)
+            assert (c[:, n:] == 77).all()
+            found.append(c)
+        assert all(np.array_equal(found[0], c) for c in found)
+
+
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon"])
 def test_selection(isa: str) -> None:
     """Few rows and unknown ones read weights as they are stored; small matrices are floats in the caches."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from irc.ir.types import bf16, f16, u8
 from irc.kernels.core.base import Array, Packed
+from irc.kernels.core.costs import costs_of
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import names, prelude
@@ -87,6 +88,40 @@ static void ${S}_tile(const ${S}_args *g, const ${S}_out *o, int64_t rows, int64
 }
 """
 
+_ABREAST = """
+/* One row, $abreast panels from column col on, added as tiles add: they are read at once, which memory gives faster,
+ * and nothing is fetched ahead, which processors do by themselves for each (see abreast.py). */
+static void ${S}_abreast(const ${S}_args *g, const ${S}_out *o, int64_t col) {
+    const int64_t next = g->k * $NR * 2;
+    const float *a = g->a;
+    const unsigned char *b = g->b + col * g->k * 2;
+    float sums[$abreast * $NR] __attribute__((aligned(64)));
+    for (int i = 0; i < $abreast * $NV; i++) ${V}_store(sums + i * $L, ($V){0});
+    for (int64_t k = g->k; k > 0; k -= $longest) {
+        const int64_t some = k < $longest ? k : $longest;
+        $V acc[$abreast][$NV] = {{{0}}};
+        for (int64_t i = 0; i < some; i++, a += g->a_col, b += $NR * 2)
+            EACH(p < $abreast, w < $NV) acc[p][w] += *a * ${V}_of_$floats(b + p * next + w * $L * 2);
+        IRC_FULL_UNROLL
+        for (int p = 0; p < $abreast; p++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < $NV; w++) {
+                float *const to = sums + p * $NR + w * $L;
+                ${V}_store(to, ${V}_load(to) + acc[p][w]);
+            }
+        }
+    }
+    for (int p = 0; p < $abreast; p++) ${S}_store(o, sums + p * $NR, 1, 0, col + p * $NR);
+}
+"""
+_SEVERAL = """\
+        if (g->m == 1 && end - begin >= $abreast) {
+            ${S}_abreast(g, &o, begin * $NR);
+            begin += $abreast - 1;
+            continue;
+        }
+"""
+
 _ENTRY = """
 void $S($parameters) {
     if (g->m > 0 && g->n > 0) ${S}_divide(pool, g);
@@ -148,14 +183,23 @@ class HalfWeightsGemmKernel(NarrowGemmKernel):
             "near": NEAR,
             "far": FAR,
             "table": self.table(body),
+            "abreast": self.abreast,
         }
+        several = self.abreast > 1
         widen = fill(_OF_F16 if self.narrow.floats == "f16" else _OF_BF16, **given)
         return [
             prelude(t, self.epilogue),
             piece("IRC_VECTOR_${V}_of_$floats", _WIDEN, "${V}_of_$floats", **given, widen=widen),
             *(piece("IRC_TILE_${body}_$R", _TILE, **given, R=r) for r in self.heights),
-            self.stored_and_divided(given, _BODY, _ENTRY),
+            self.stored_and_divided(
+                given, _BODY + _ABREAST * several, _ENTRY, fill(_SEVERAL, **given) if several else ""
+            ),
         ]
+
+    @property
+    def abreast(self) -> int:
+        """The panels of B that one row meets at once; 1: there is no path of its own."""
+        return costs_of(self.tile.isa).abreast.get(self.tile.vectors, 1) if 1 in self.heights else 1
 
     @property
     def summary(self) -> str:

@@ -48,7 +48,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles;
     ${S}_out o = {.c = g->c, .c_row = g->c_row, .n = g->n};$slot_starts
     for (; begin < end; begin++) {
-        int64_t row = 0;
+$abreast        int64_t row = 0;
         for (int64_t t = 0; t < tiles; t++) {
             const int64_t rows = low + (t < extra);
             ${S}_tile(g, &o, rows, row, begin * $NR);
@@ -135,13 +135,17 @@ class NarrowGemmKernel(Kernel[GemmProblem]):
         """Print the bodies by the number of rows, 0 for those that it has none for."""
         return ", ".join(f"{body}_{r}" if r in self.heights else "0" for r in range(1, max(self.heights) + 1))
 
-    def stored_and_divided(self, given: Mapping[str, object], tile: str, entry: str) -> list[Part]:
-        """Print what stands behind the bodies: tiles and the entry by these templates, and what both call."""
+    def stored_and_divided(self, given: Mapping[str, object], tile: str, entry: str, abreast: str = "") -> list[Part]:
+        """Print what stands behind the bodies: tiles and the entry by these templates, and what both call.
+
+        abreast: statements that may compute several panels at once, from panel `begin` on.
+        """
+        several = {**given, "abreast": abreast}
         return [
             epilogue_of(self.symbol, self.tile, self.epilogue),
             fill(STORE, **given),
             fill(tile, **given),
-            fill(DIVIDE_PANELS, **given, worthwhile=WORTHWHILE, slot_starts=self.slot_starts()),
+            fill(DIVIDE_PANELS, **several, worthwhile=WORTHWHILE, slot_starts=self.slot_starts()),
             fill(entry, **given, **self.interface),
         ]
 
