@@ -478,7 +478,8 @@ DYNAMIC = """m (float[2,6,8,8] x) => (float[2,4,8,8] y, float[2,6,8,5] z, float[
 def test_dynamic_quantization_and_products_of_bytes_are_recognised(writer: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     weights = {"w": (4, 6, 3, 3), "m": (8, 5), "k": (6, 2, 3, 3)}
-    given = {k: rng.integers(-128, 128, shape).astype(np.int8) for k, shape in weights.items()}
+    # of 7 bits: with larger ones sums of pairs saturate in ONNX Runtime on processors without VNNI
+    given = {k: rng.integers(-64, 64, shape).astype(np.int8) for k, shape in weights.items()}
     model = parsed(DYNAMIC, given | {"three": np.int8(3)}, opset=17)
     onnx.save(model, tmp_path / "m.onnx")
     if writer == "irc":

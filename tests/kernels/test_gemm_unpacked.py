@@ -283,10 +283,13 @@ def test_rows_of_results_that_meet_in_the_first_cache(isa: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("isa", "better"), [(ISAS["avx512"], False), (replace(ISAS["avx512"], fma=1), True), (ISAS["avx2"], True)]
+    ("isa", "better"), [(ISAS["avx512"], False), (replace(ISAS["avx512"], fma=1), True), (ISAS["avx2"], False)]
 )
 def test_a_vector_of_which_one_lane_is_used_costs_more_than_dots(isa: Isa, better: bool) -> None:
-    """Where tiles of dot products come as near to the peak as others: 1024x1024 . 1024x49 on Zen 4 1.41 -> 1.15 ms."""
+    """Where tiles of dot products come as near to the peak as others: 1024x1024 . 1024x49 on Zen 4 1.41 -> 1.15 ms.
+
+    With AVX2 others come nearer: 1.48 ms, 1.72 by dots (Zen 3).
+    """
     problem = GemmProblem.contiguous(plain(), 1024, 49, 1024, True)
     assert (type(select(problem, isa)) is DotsGemmKernel) == better
 
@@ -313,8 +316,8 @@ def test_operands_that_are_read_in_place_are_in_some_cache(m: int, k: int, n: in
 
 
 def test_dots_take_the_tile_of_fewest_loads() -> None:
-    """256x2048 . 2048x16 on AVX2 takes 175 us with 4 x 3 (Zen 4), 194 with 6 x 2, 239 with 2 x 4."""
-    found = select(GemmProblem.contiguous(plain(), 256, 16, 2048, True), ISAS["avx2"])
+    """512x1000 . 1000x3 on AVX2 takes 43 us with 4 x 3 (Zen 3), 54 with 6 x 2."""
+    found = select(GemmProblem.contiguous(plain(), 512, 3, 1000, True), ISAS["avx2"])
     assert isinstance(found, DotsGemmKernel) and found.width == 3
 
 

@@ -22,26 +22,31 @@ class Costs:
     """The costs of one core with one instruction set.
 
     tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
-    those that kernels choose from.  pack: cycles to pack an f32 operand, an element.  stream: bytes a cycle of operands
-    that are in no cache.  winograd, winograd_stream: of the peak, what products between Winograd's transforms reach,
-    and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in the last cache, 0 where
-    that is not known; winograd_hides: the part of the other work during which weights come, until half of them are
-    there.  direct: of the peak, what tiles of direct convolutions so many vectors wide reach.  dots, dot: of the peak,
-    what tiles of dots reach, whose vectors lie along the sums, and cycles to add up the lanes of a sum.  abreast: of
-    constant operands in panels of so many vectors, how many panels one row reads at once, which memory gives faster;
-    where that is not known, it reads one after another.
+    those that kernels choose from.  pack, pack_far: cycles to pack an f32 operand, an element, and how many more one
+    takes that the second cache does not hold.  stream: bytes a cycle of operands that are in no cache.  winograd,
+    winograd_stream: of the peak, what products between Winograd's transforms reach, and bytes a cycle of their weights,
+    which are read in short runs; winograd_near: of those in the last cache, 0 where that is not known; winograd_hides:
+    the part of the other work during which weights come, until half of them are there.  direct: of the peak, what tiles
+    of direct convolutions so many vectors wide reach.  blocks: of the peak, what full tiles reach that read A where it
+    stands and meet B in blocks, 0 where that is not known.  dots, dot: of the peak, what tiles of dots reach, whose
+    vectors lie along the sums, and cycles to add up the lanes of a sum.  stored: cycles that a vector of results takes
+    besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
+    once, which memory gives faster; where that is not known, it reads one after another.
     """
 
     tiles: Mapping[tuple[int, int], float]
     pack: float
     stream: float
+    pack_far: float = 0.0
     winograd: float = 0.72
     winograd_stream: float = 6.0
     winograd_near: float = 0.0
     winograd_hides: float = 0.0
     direct: Mapping[int, float] = field(default_factory=lambda: DIRECT)
+    blocks: float = 0.0
     dots: float = 0.65
     dot: float = 3.5
+    stored: float = 0.0
     abreast: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
@@ -51,16 +56,19 @@ COSTS = {
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
     ),
     "avx2": Costs(
-        {(6, 2): 0.85, (4, 3): 0.81, (12, 1): 0.72},
-        pack=0.4,
+        {(6, 2): 0.95, (4, 3): 0.91, (12, 1): 0.8},
+        pack=0.45,
         stream=11.0,
         winograd=0.85,
         winograd_stream=5.3,
         winograd_near=18.0,
         winograd_hides=0.3,
         direct={2: 0.88, 3: 0.88, 4: 0.84, 6: 0.839, 1: 0.82},
-        dots=0.87,
+        pack_far=0.3,
+        blocks=0.96,
+        dots=0.92,
         dot=4.5,
+        stored=1.5,
         abreast={1: 4, 2: 3, 3: 3, 4: 3},
     ),
     "neon": Costs({(12, 2): 0.85, (8, 3): 0.85}, pack=0.5, stream=6.0),
@@ -198,6 +206,17 @@ def unit_of(isa: Isa, terms: int) -> Unit | None:
 def relative(isa: Isa) -> float:
     """Compare multiply-adds with a core that does two vectors a cycle: how many times as long they take."""
     return 2 / isa.fma
+
+
+def packing_cycles(isa: Isa, elements: int, size: int) -> float:
+    """Estimate the cycles of packing so many elements, of `size` bytes each, that a kernel finds in memory."""
+    costs = costs_of(isa)
+    return elements * (costs.pack + (costs.pack_far if elements * size > isa.l2 else 0.0))
+
+
+def storing_cycles(isa: Isa, m: int, n: int, lanes: int) -> float:
+    """Estimate what m × n results take besides their products."""
+    return m * -(-n // lanes) * costs_of(isa).stored
 
 
 def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> float:

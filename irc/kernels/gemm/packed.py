@@ -21,7 +21,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, in_halves, tile_cycles
+from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, in_halves, packing_cycles, storing_cycles, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -348,7 +348,7 @@ class GemmKernel(Kernel[GemmProblem]):
         if not self.b_constant and m <= SKINNY_ROWS and problem.b[2] == 1 and problem.a[3] == 1:
             return likely(problem.count) * m * n * self._skinny_dot(k) + self._waiting(problem)
         few = FEW_ROWS if 1 < m < 4 else 1.0
-        packing = m * k * costs.pack * few
+        packing = packing_cycles(self.tile.isa, m * k, self.tile.dtype.itemsize) * few
         if not self.b_constant:
             packing += n * k * costs.pack + self._packed_apart(problem)
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * packing
@@ -381,6 +381,7 @@ class GemmKernel(Kernel[GemmProblem]):
             exposed = EXPOSED
         elif problem.m == 1 and in_halves(t.isa) and t.vectors == 1:
             exposed = ONE_LINE
+        ended += storing_cycles(t.isa, m, n, t.lanes)
         return likely(problem.count) * (products * exposed + ended) + self._waiting(problem)
 
     def _waiting(self, problem: GemmProblem) -> float:

@@ -100,8 +100,8 @@ _SHORT = """
         if (far && k % $line == 0) {
             EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
         }
-        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
-        EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
+        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
     }
 """
 
@@ -113,8 +113,8 @@ _DEEP = """
             if (far && j % $line == 0) {
                 EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
             }
-            EACH(w < W) bv[w] = ${V}_load(b + w * $L);
-            EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
+            EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
         }
         if (so_far) {
             EACH(i < R, w < W) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
@@ -227,6 +227,14 @@ def heights_for(m: DimLike, rows: int) -> tuple[int, ...]:
     return heights_of(m, rows) if Dim.of(m).is_const else (rows, *(h for h in (8, 4, 2, 1) if h < rows))
 
 
+def is_small(problem: GemmProblem, isa: Isa) -> bool:
+    """Tell whether B stays in the second cache, and few enough rows of A are in each set of the first."""
+    n, k = problem.n, problem.k
+    if not (n.is_const and k.is_const and 0 < int(k) <= DEEPEST):
+        return False
+    return int(n) * int(k) * problem.dtype.itemsize <= isa.l2 * SHARE
+
+
 @kernel
 class SmallBGemmKernel(GemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
@@ -252,9 +260,7 @@ class SmallBGemmKernel(GemmKernel):
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variants if B is a constant that stays in the second cache."""
         m, n, k, dtype = problem.m, problem.n, problem.k, problem.dtype
-        if not problem.matrices or not (n.is_const and k.is_const) or problem.a[3] != 1:
-            return
-        if not 0 < int(k) <= DEEPEST or int(n) * int(k) * dtype.itemsize > isa.l2 * SHARE:
+        if not problem.matrices or problem.a[3] != 1 or not is_small(problem, isa):
             return
         for each in lengths_for(isa, dtype, int(n)):
             for tile in costs_of(each).tiles:

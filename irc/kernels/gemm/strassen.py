@@ -25,7 +25,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import f32
 from irc.kernels.core.base import Array, Packed
-from irc.kernels.core.costs import costs_of, relative, tile_cycles
+from irc.kernels.core.costs import costs_of, packing_cycles, relative, tile_cycles
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -303,11 +303,11 @@ class StrassenGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
-        costs, half, deep = costs_of(t.isa), -(-m // 2), -(-k // 2)
+        half, deep = -(-m // 2), -(-k // 2)
         columns = _pairs(n, t.panel) * t.panel
         products = PRODUCTS * tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, half, columns) * deep * PAID
         added = ADDED * half * columns / t.lanes * relative(t.isa)
-        packing = m * k * (costs.pack + COMBINED)
+        packing = packing_cycles(t.isa, m * k, t.dtype.itemsize) + m * k * COMBINED
         once = self._waiting(problem)
         again = once * (PRODUCTS / 4 - 1)  # behind products, unless these are as short
         waiting = once + again * min(1.0, PRODUCTS / 4 * once / products) if products else once

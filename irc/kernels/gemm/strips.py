@@ -17,7 +17,7 @@ from typing import Any
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import ROW_ENDED, costs_of, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cycles
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -106,11 +106,11 @@ $apart    }
 )
 
 _STEP = """\
-        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
-$fetch        EACH(i < R, w < W) acc[i][w] += a[i * a_row] * bv[w];
+        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+$fetch        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
         if (U == 1) continue;
-        EACH(w < W) bv[w] = ${V}_load(b + $row + w * $L);
-$fetch_next        EACH(i < R, w < W) odd[i][w] += a[i * a_row + 1] * bv[w];
+        EACH(w < W) bv[w] = ${V}_load_kept(b + $row + w * $L);
+$fetch_next        EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[i * a_row + 1], bv[w]);
 """
 
 _FETCH = """\
@@ -341,7 +341,7 @@ class StripsGemmKernel(GemmKernel):
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
             waiting += k * -(-n // t.panel) * MET
         ended = m * ROW_ENDED if n % t.lanes else 0
-        return likely(problem.count) * (products + packing + waiting + ended)
+        return likely(problem.count) * (products + storing_cycles(t.isa, m, n, t.lanes) + packing + waiting + ended)
 
     @property
     def label(self) -> str:

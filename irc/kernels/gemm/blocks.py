@@ -1,0 +1,293 @@
+"""Matrix product with a constant B in blocks, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
+
+A block, as many columns of B and as much of k as take half of the second cache, meets all tiles of rows, which read A
+by broadcasts, while the next block is fetched: no operand is waited for, and nothing is packed.  Between blocks of k
+the sums stand in C.  This is how MLAS and GotoBLAS read a B that was packed before (K. Goto and R. van de Geijn,
+Anatomy of high-performance matrix multiplication, ACM TOMS 34, 2008), but for A, which they pack.
+
+B is packed at compile time as `GemmKernel` packs it.  Threads split the output into ranges of rows × ranges of
+columns, never k: results do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cycles
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import likely
+from irc.kernels.core.registry import kernel
+from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
+from irc.kernels.core.tile import (
+    ADD_AND_STORE,
+    LAST_COLUMNS,
+    WHOLE_COLUMNS,
+    Variants,
+    body_of,
+    epilogue_of,
+    names,
+    prelude,
+)
+from irc.kernels.gemm.packed import (
+    COLUMNS_PER_TASK,
+    LONGEST_SUM,
+    PARTS,
+    SPLIT,
+    TILES_PER_TASK,
+    WIDE,
+    WORTHWHILE,
+    GemmKernel,
+)
+from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.small_b import is_small
+
+LINE = 64
+"""Bytes of a line of the caches."""
+SHARE = 2
+"""A block of B takes the second cache by this: the next one and rows of A need room, too."""
+DEEP = 2
+"""Sums of LONGEST_SUM products that a tile adds up in a block, at most: C is read and written once for each."""
+FETCHED = 0.5
+"""Cycles to read an element of A again for the next columns."""
+
+_TILE = (
+    """\
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from, int64_t from_row, $T *to,
+                         int64_t to_row, int64_t next, const $T *ahead, int64_t hop);
+/* to[R][W vectors] = from + A[R][k] * B[k][$NR], from NULL: 0.  For each line of a row of A one is fetched `next`
+ * elements on, unless that is 0, and `hop` lines from `ahead` on. */
+IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
+                        const $T *restrict b, const $T *from, int64_t from_row, $T *to, int64_t to_row, int64_t next,
+                        const $T *ahead, int64_t hop) {
+    $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
+    _Alignas(64) $T before[$MR * $NR];
+    const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
+    for (int first = 1;; first = 0, k -= $sum) { /* long sums are sums of sums, which lose less */
+        IRC_FULL_UNROLL
+        for (int i = 0; i < R; i++) {
+            IRC_FULL_UNROLL
+            for (int w = 0; w < W; w++) {
+                odd[i][w] = ($V){0};
+                acc[i][w] = odd[i][w];
+            }
+        }
+        int64_t left = k < $sum ? k : $sum;
+        for (; left >= $line; left -= $line) {
+            if (next) {
+                EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+            }
+            for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
+            for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
+                EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+                EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+                if (U == 1) continue;
+                EACH(w < W) bv[w] = ${V}_load_kept(b + $NR + w * $L);
+                EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[i * a_row + 1], bv[w]);
+            }
+        }
+        for (; left > 0; left--, a++, b += $NR) {
+            EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+        }
+        if (U == 2) {
+            EACH(i < R, w < W) acc[i][w] += odd[i][w];
+        }
+        if (!first) {
+            EACH(i < R, w < W) acc[i][w] += ${V}_load(before + i * $NR + w * $L);
+        }
+        if (k <= $sum) break;
+        EACH(i < R, w < W) ${V}_store(before + i * $NR + w * $L, acc[i][w]);
+    }
+"""
+    + ADD_AND_STORE
+)
+
+_INSTANCE = """\
+static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from, int64_t from_row,
+                              $T *to, int64_t to_row, int64_t next, const $T *ahead, int64_t hop) {
+    $body($R, $W, k, a, a_row, b, from, from_row, to, to_row, next, ahead, hop);
+}
+"""
+
+_BLOCK = (
+    """
+/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
+ * ones, `done`, the epilogue is applied. */
+static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
+                       const $T *b, int64_t next, const $T *ahead, int64_t hop, int begun, int done) {
+    static ${body}_run *const whole[] = {$whole};$narrow_table
+    _Alignas(64) $T sums[$MR * $NR];
+    $T *c = o->c + row * o->c_row + col;
+    const int64_t left = o->n - col;
+    if (left >= $NR && (!done || $plain)) {
+        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, c, o->c_row, next, ahead, hop);
+        return;
+    }
+    if (left >= $NR) {
+        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, sums, $NR, next, ahead, hop);
+"""
+    + WHOLE_COLUMNS
+    + """\
+    }
+    sums[0] = 0; /* compilers do not see that nothing is read of it unless it is begun */
+    if (begun) {
+        for (int i = 0; i < rows; i++)
+            for (int w = 0; w * $L < left; w++)
+                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
+    }
+    ${choose}(k, a, a_row, b, begun ? sums : 0, $NR, sums, $NR, next, ahead, hop);
+"""
+    + LAST_COLUMNS
+)
+
+_RANGE = """
+/* Tiles t0 to t1, columns col0 to col1 of one matrix. */
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, char *own, int64_t t0,
+                       int64_t t1, int64_t col0, int64_t col1) {
+    (void)own;
+    const ${S}_rows m = ${S}_split(g->m);
+    /* k in sums, as many as a block is deep; columns, as many as a block is wide. */
+    const int64_t sums = g->k > 0 ? (g->k + $sum - 1) / $sum : 1, step = (g->k + sums - 1) / sums;
+    const int64_t chunks = (sums + $deep - 1) / $deep, deep = (sums + chunks - 1) / chunks * step;
+    const int64_t fit = deep > 0 ? $room / (deep * $NR) : 1, wide = (fit > 1 ? fit : 1) * $NR;
+    for (int64_t left = col0; left < col1; left += wide) {
+        const int64_t right = left + wide < col1 ? left + wide : col1;
+        int64_t k0 = 0;
+        do {
+            const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
+            /* What comes next: the columns on from `later`, k from `then` on. */
+            const int64_t then = k0 + chunk < g->k ? k0 + chunk : 0, later = then ? left : right;
+            const int64_t coming = (g->k - then < deep ? g->k - then : deep) * $NR;
+            for (int64_t t = t0; t < t1; t++) {
+                const int64_t row = t * m.low + (t < m.extra ? t : m.extra);
+                const int height = (int)(m.low + (t < m.extra));
+                const $T *fetched = b + then * $NR + coming * (t - t0) / (t1 - t0) / $line * $line;
+                for (int64_t col = left; col < right; col += $NR) {
+                    const $T *panel = b + col * g->k + k0 * $NR;
+                    const int64_t next = t + 1 < t1 && col == left ? height * g->a_row : 0;
+                    const int64_t same = later + col - left;
+                    const int64_t lines = same < col1 ? coming / $line / (t1 - t0) + 1 : 0, turns = chunk / $line;
+                    const int64_t hop = turns > 0 ? (lines + turns - 1) / turns : 0;
+                    const $T *ahead = lines ? fetched + same * g->k : b;
+                    ${S}_block(o, height, row, col, chunk, a + row * g->a_row + k0, g->a_row, panel, next, ahead, hop,
+                               k0 > 0, k0 + chunk >= g->k);
+                }
+            }
+            k0 += chunk;
+        } while (k0 < g->k);
+    }
+}
+"""
+
+_ENTRY = """
+static void ${S}_tasks_of(void *given, int64_t begin, int64_t end) { ${S}_part(given, 0, begin, end); }
+
+void $S($parameters) {
+    if (g->m <= 0 || g->n <= 0) return;
+    const ${S}_plan plan = ${S}_tasks(g);
+    const int64_t tasks = g->batch0 * g->batch1 * plan.inner * plan.outer;
+    if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
+        ${S}_tasks_of((void *)g, 0, tasks);
+    else pool->parallel_for(pool->self, tasks, ${S}_tasks_of, (void *)g);
+}
+"""
+
+
+@kernel
+class BlocksGemmKernel(GemmKernel):
+    """A matrix product that reads A in place, its columns contiguous (`a_col` is 1), of a constant B of any size."""
+
+    @classmethod
+    def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[BlocksGemmKernel]:
+        """Yield the variants if B is a constant that does not stay in the second cache as a whole."""
+        if not costs_of(isa).blocks or not problem.matrices or problem.a[3] != 1 or is_small(problem, isa):
+            return
+        for tile in costs_of(isa).tiles:
+            if likely(problem.m) > tile[0]:
+                yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, True, tile)
+
+    def cycles(self, problem: GemmProblem) -> float:
+        t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
+        quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k / quality
+        ended = storing_cycles(t.isa, m, n, t.lanes) + (m * ROW_ENDED if n % t.lanes else 0)
+        again = m * k * (-(-n // self._columns(k)) - 1) * FETCHED
+        return likely(problem.count) * (products + again + ended) + self._waiting(problem)
+
+    def _columns(self, k: int) -> int:
+        """Count the columns of a block."""
+        deep = min(k, DEEP * LONGEST_SUM)
+        return max(1, self._room // (deep * self.tile.panel)) * self.tile.panel
+
+    @property
+    def label(self) -> str:
+        return f"blocks {self.tile.rows}x{self.tile.vectors}"
+
+    def own_bytes(self, sizes: Mapping[str, int]) -> int:
+        return 0
+
+    @property
+    def _room(self) -> int:
+        """The elements of a block."""
+        return self.tile.isa.l2 // SHARE // self.tile.dtype.itemsize
+
+    @cached_property
+    def symbol(self) -> str:
+        key = f"{self.epilogue.key()}{self.heights}{self.narrow}"
+        return symbol("gemm_blocks", self.tile.name.removeprefix("irc_tile_"), key)
+
+    def parts(self) -> list[Part]:
+        t, s = self.tile, self.symbol
+        body, variants = t.name.replace("tile", "blocks", 1), Variants(self.heights, self.narrow)
+        given = names(t) | {
+            "S": s,
+            "body": body,
+            "line": LINE // t.dtype.itemsize,
+            "sum": LONGEST_SUM,
+            "deep": DEEP,
+            "room": self._room,
+            "TT": TILES_PER_TASK,
+            "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
+            "worthwhile": WORTHWHILE,
+        }
+        widths = (1, t.vectors) if self.narrow else (t.vectors,)
+
+        def table(width: int) -> str:
+            rows = range(1, max(self.heights) + 1)
+            return ", ".join(f"{body}_{variants.instance(r, width)}" if r in self.heights else "0" for r in rows)
+
+        return [
+            prelude(t, self.epilogue),
+            tile_body(body, _TILE, **given),
+            *(
+                piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
+                for w in widths
+                for r in self.heights
+            ),
+            epilogue_of(s, t, self.epilogue),
+            fill(
+                _BLOCK,
+                **given,
+                whole=table(t.vectors),
+                narrow_table=f"\n    static {body}_run *const narrow[] = {{{table(1)}}};" if self.narrow else "",
+                choose=body_of(t, self.narrow, "rows"),
+                plain=int(not self.epilogue.key()),
+            ),
+            fill(SPLIT, **given),
+            fill(_RANGE, **given),
+            fill(
+                PARTS,
+                **given,
+                slot_starts=self.slot_starts(),
+                packed_b="g->b + i * g->b_batch0 + j * g->b_batch1",
+                rows="g->m",
+                columns="g->n",
+                wide=WIDE,
+            ),
+            fill(_ENTRY, **given, **self.interface),
+        ]
+
+    @property
+    def summary(self) -> str:
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, B in blocks."
