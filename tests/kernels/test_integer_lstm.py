@@ -19,6 +19,7 @@ from irc.kernels.integer.lstm import QuantizedLstmProblem
 from irc.ops.recurrent_quantized import QuantizedLSTMSteps
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
+from tests.support.instruction_sets import largest_weight
 
 STEPS, BATCH, SIZE, HIDDEN = 6, 5, 7, 19
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -28,8 +29,9 @@ def layer(direction: str, lengths: Sequence[int] | None) -> tuple[onnx.ModelProt
     """Write a DynamicQuantizeLSTM with initial states, and its operands."""
     helper, random = onnx.helper, np.random.default_rng(2)
     d = 2 if direction == "bidirectional" else 1
+    most = largest_weight()
     weights = {
-        n: random.integers(-127, 128, (d, k, 4 * HIDDEN)).astype(np.int8) for n, k in (("w", SIZE), ("r", HIDDEN))
+        n: random.integers(-most, most + 1, (d, k, 4 * HIDDEN)).astype(np.int8) for n, k in (("w", SIZE), ("r", HIDDEN))
     }
     constants: Arrays = {
         **weights,

@@ -44,6 +44,15 @@ def isa_under_test() -> Isa:
     return isa_of(features_under_test(), processor.machine())
 
 
+def largest_weight() -> int:
+    """Return the largest byte for which ONNX Runtime multiplies exactly here.
+
+    Without VNNI it adds pairs of products of bytes as words, which saturate.
+    """
+    exact = {"avx512_vnni", "avx_vnni"} & processor.cpu_features() or processor.machine() not in ("x86_64", "AMD64")
+    return 127 if exact else 63
+
+
 def native_flags(code: str, kernels: bool = True) -> list[str]:
     """Flags for kernels, or functions whose bounds are stated with multiply-adds, on the tested processor.
 
