@@ -269,23 +269,21 @@ def block(symbol: str, tile: Tile, epilogue: Epilogue, variants: Variants) -> st
     """Print `NAME_block`, which computes one tile, and what it needs: `epilogue_of`."""
     narrow = variants.narrow
     given = names(tile) | {"S": symbol}
-    one = f"\n    static {tile.name}_run *const narrow[] = {{{table_of(tile, variants, 1)}}};" if narrow else ""
+    one = f"\n    static {tile.name}_run *const narrow[] = {{{table_of(tile.name, variants, 1)}}};" if narrow else ""
     return epilogue_of(symbol, tile, epilogue) + fill(
         _BLOCK,
         **given,
-        whole=table_of(tile, variants, tile.vectors),
+        whole=table_of(tile.name, variants, tile.vectors),
         narrow_table=one,
         choose=body_of(tile, narrow, "rows"),
         plain=int(not epilogue.key()),
     )
 
 
-def table_of(tile: Tile, variants: Variants, width: int) -> str:
-    """Print the initialiser of a table of the bodies `width` vectors wide, by their rows less one."""
+def table_of(body: str, variants: Variants, width: int) -> str:
+    """Print the initialiser of a table of the bodies of a name, `width` vectors wide, by their rows less one."""
     have = set(variants.heights)
-    return ", ".join(
-        f"{tile.name}_{variants.instance(r, width)}" if r in have else "0" for r in range(1, max(have) + 1)
-    )
+    return ", ".join(f"{body}_{variants.instance(r, width)}" if r in have else "0" for r in range(1, max(have) + 1))
 
 
 def body_of(tile: Tile, narrow: bool, rows: str) -> str:

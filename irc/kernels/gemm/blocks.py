@@ -2,8 +2,8 @@
 
 A block, as many columns of B and as much of k as take half of the second cache, meets all tiles of rows, which read A
 by broadcasts, while the next block is fetched: no operand is waited for, and nothing is packed.  Between blocks of k
-the sums stand in C.  This is how MLAS and GotoBLAS read a B that was packed before (K. Goto and R. van de Geijn,
-Anatomy of high-performance matrix multiplication, ACM TOMS 34, 2008), but for A, which they pack.
+the sums stand in C.  Blocks that stay in the second cache are those of GotoBLAS (K. Goto and R. van de Geijn, Anatomy
+of high-performance matrix multiplication, ACM TOMS 34, 2008), which packs A, too.
 
 B is packed at compile time as `GemmKernel` packs it.  Threads split the output into ranges of rows × ranges of
 columns, never k: results do not depend on them.
@@ -18,17 +18,9 @@ from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cyc
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import (
-    ADD_AND_STORE,
-    LAST_COLUMNS,
-    WHOLE_COLUMNS,
-    Variants,
-    body_of,
-    epilogue_of,
-    names,
-    prelude,
-)
+from irc.kernels.core.text import Part, fill, symbol, tile_body
+from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
+from irc.kernels.gemm import in_place
 from irc.kernels.gemm.packed import (
     COLUMNS_PER_TASK,
     LONGEST_SUM,
@@ -48,9 +40,10 @@ SHARE = 2
 """A block of B takes the second cache by this: the next one and rows of A need room, too."""
 DEEP = 2
 """Sums of LONGEST_SUM products that a tile adds up in a block, at most: C is read and written once for each."""
-FETCHED = 0.5
+READ_AGAIN = 0.5
 """Cycles to read an element of A again for the next columns."""
 
+_B, _FETCH = {"b": "const $T *"}, {"next": "int64_t ", "ahead": "const $T *", "hop": "int64_t "}
 _TILE = (
     """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from, int64_t from_row, $T *to,
@@ -101,44 +94,6 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     }
 """
     + ADD_AND_STORE
-)
-
-_INSTANCE = """\
-static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from, int64_t from_row,
-                              $T *to, int64_t to_row, int64_t next, const $T *ahead, int64_t hop) {
-    $body($R, $W, k, a, a_row, b, from, from_row, to, to_row, next, ahead, hop);
-}
-"""
-
-_BLOCK = (
-    """
-/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
- * ones, `done`, the epilogue is applied. */
-static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                       const $T *b, int64_t next, const $T *ahead, int64_t hop, int begun, int done) {
-    static ${body}_run *const whole[] = {$whole};$narrow_table
-    _Alignas(64) $T sums[$MR * $NR];
-    $T *c = o->c + row * o->c_row + col;
-    const int64_t left = o->n - col;
-    if (left >= $NR && (!done || $plain)) {
-        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, c, o->c_row, next, ahead, hop);
-        return;
-    }
-    if (left >= $NR) {
-        whole[rows - 1](k, a, a_row, b, begun ? c : 0, o->c_row, sums, $NR, next, ahead, hop);
-"""
-    + WHOLE_COLUMNS
-    + """\
-    }
-    sums[0] = 0; /* compilers do not see that nothing is read of it unless it is begun */
-    if (begun) {
-        for (int i = 0; i < rows; i++)
-            for (int w = 0; w * $L < left; w++)
-                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
-    }
-    ${choose}(k, a, a_row, b, begun ? sums : 0, $NR, sums, $NR, next, ahead, hop);
-"""
-    + LAST_COLUMNS
 )
 
 _RANGE = """
@@ -212,7 +167,7 @@ class BlocksGemmKernel(GemmKernel):
         quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k / quality
         ended = storing_cycles(t.isa, m, n, t.lanes) + (m * ROW_ENDED if n % t.lanes else 0)
-        again = m * k * (-(-n // self._columns(k)) - 1) * FETCHED
+        again = m * k * (-(-n // self._columns(k)) - 1) * READ_AGAIN
         return likely(problem.count) * (products + again + ended) + self._waiting(problem)
 
     def _columns(self, k: int) -> int:
@@ -251,29 +206,11 @@ class BlocksGemmKernel(GemmKernel):
             "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
             "worthwhile": WORTHWHILE,
         }
-        widths = (1, t.vectors) if self.narrow else (t.vectors,)
-
-        def table(width: int) -> str:
-            rows = range(1, max(self.heights) + 1)
-            return ", ".join(f"{body}_{variants.instance(r, width)}" if r in self.heights else "0" for r in rows)
-
         return [
             prelude(t, self.epilogue),
             tile_body(body, _TILE, **given),
-            *(
-                piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
-                for w in widths
-                for r in self.heights
-            ),
-            epilogue_of(s, t, self.epilogue),
-            fill(
-                _BLOCK,
-                **given,
-                whole=table(t.vectors),
-                narrow_table=f"\n    static {body}_run *const narrow[] = {{{table(1)}}};" if self.narrow else "",
-                choose=body_of(t, self.narrow, "rows"),
-                plain=int(not self.epilogue.key()),
-            ),
+            *in_place.instances(t, body, variants, _B, _FETCH),
+            in_place.block(s, t, body, self.epilogue, variants, _B, _FETCH),
             fill(SPLIT, **given),
             fill(_RANGE, **given),
             fill(

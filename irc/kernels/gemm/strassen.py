@@ -373,7 +373,7 @@ class StrassenGemmKernel(GemmKernel):
         given = names(t) | {
             "S": s,
             "Q": vector_name(4, t.dtype),
-            "whole": table_of(t, variants, t.vectors),
+            "whole": table_of(t.name, variants, t.vectors),
             "TT": f"{s}_high(tiles, columns)",
             "few": FEW_PANELS,
             "held": HELD,

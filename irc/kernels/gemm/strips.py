@@ -21,18 +21,10 @@ from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cyc
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
-from irc.kernels.core.tile import (
-    ADD_AND_STORE,
-    LAST_COLUMNS,
-    WHOLE_COLUMNS,
-    Variants,
-    body_of,
-    epilogue_of,
-    names,
-    prelude,
-)
+from irc.kernels.core.text import Part, fill, symbol, tile_body
+from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.core.workspace import DIVIDE
+from irc.kernels.gemm import in_place
 from irc.kernels.gemm.packed import LONGEST_SUM, WAY, WAYS, WORTHWHILE, GemmKernel, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 
@@ -62,6 +54,7 @@ LINE = 64
 CONFLICT = 1.25
 """How many times as long products take if the first cache does not hold the rows of a tile of A."""
 
+_B, _FETCHES = {"b": "const $T *", "b_row": "int64_t "}, {"next": "int64_t "}
 _TILE = (
     """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
@@ -118,15 +111,7 @@ _FETCH = """\
         for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + $at + line / $size, 0, 2);
 """
 
-_INSTANCE = """\
-static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
-                              int64_t from_row, $T *to, int64_t to_row, int64_t next) {
-    $body($R, $W, k, a, a_row, b, b_row, from, from_row, to, to_row, next);
-}
-"""
-
-_BODY = (
-    """
+_BODY = """
 /* k rows of `columns` columns of B in panels `step` rows apart, anything behind the last column. */
 static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t k, int64_t step, $T *to) {
     if (g->b_col == 1) { /* row by row: they may come from far */
@@ -158,40 +143,6 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
                     to[j * $NR + i] = i < have ? b[j * g->b_row + i * g->b_col] : 0;
         }
     }
-}
-
-/* The same as NAME_block, below, where sums wait for the epilogue or the tile is not full. */
-static void ${S}_sums(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                      const $T *b, int64_t b_row, int64_t next, int begun, int done) {
-    static ${body}_run *const whole[] = {$whole};$narrow_table
-    _Alignas(64) $T sums[$MR * $NR];
-    $T *c = o->c + row * o->c_row + col;
-    const int64_t left = o->n - col;
-    if (left >= $NR) {
-        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, sums, $NR, next);
-"""
-    + WHOLE_COLUMNS
-    + """\
-    }
-    sums[0] = 0; /* compilers do not see that nothing is read of it unless it is begun */
-    if (begun) {
-        for (int i = 0; i < rows; i++)
-            for (int w = 0; w * $L < left; w++)
-                ${V}_store(sums + i * $NR + w * $L, ${V}_load_part(c + i * o->c_row + w * $L, left - w * $L));
-    }
-    ${choose}(k, a, a_row, b, b_row, begun ? sums : 0, $NR, sums, $NR, next);
-"""
-    + LAST_COLUMNS
-    + """
-/* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
- * ones, `done`, the epilogue is applied. */
-IRC_INLINE void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                           const $T *b, int64_t b_row, int64_t next, int begun, int done) {
-    static ${body}_run *const whole[] = {$whole};
-    $T *c = o->c + row * o->c_row + col;
-    if (o->n - col >= $NR && (!done || $plain))
-        whole[rows - 1](k, a, a_row, b, b_row, begun ? c : 0, o->c_row, c, o->c_row, next);
-    else ${S}_sums(o, rows, row, col, k, a, a_row, b, b_row, next, begun, done);
 }
 
 /* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
@@ -314,7 +265,6 @@ void $S($parameters) {
     else irc_divide(pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 }
 """
-)
 
 
 @kernel
@@ -387,33 +337,14 @@ class StripsGemmKernel(GemmKernel):
         given |= {"NS": max(1, room // LONGEST_SUM // columns) * columns}
         given |= {"NT": max(1, room // SHORTEST_SUM // columns) * columns}
         given |= {"TT": TILES_PER_TASK, "tasks": TASKS, "turned": TURNED, "worthwhile": WORTHWHILE}
-        widths = (1, t.vectors) if self.narrow else (t.vectors,)
-
-        def table(width: int) -> str:
-            rows = range(1, max(self.heights) + 1)
-            return ", ".join(f"{body}_{variants.instance(r, width)}" if r in self.heights else "0" for r in rows)
-
         return [
             prelude(t, self.epilogue),
             DIVIDE,
             tile_body(body, _TILE, **given, **_steps(given)),
-            *(
-                piece("IRC_TILE_${body}_$instance", _INSTANCE, **given, R=r, W=w, instance=variants.instance(r, w))
-                for w in widths
-                for r in self.heights
-            ),
-            epilogue_of(s, t, self.epilogue),
+            *in_place.instances(t, body, variants, _B, _FETCHES),
             *packing_columns(s, t),
-            fill(
-                _BODY,
-                **given,
-                **self.interface,
-                whole=table(t.vectors),
-                narrow_table=f"\n    static {body}_run *const narrow[] = {{{table(1)}}};" if self.narrow else "",
-                choose=body_of(t, self.narrow, "rows"),
-                plain=int(not self.epilogue.key()),
-                slot_starts=self.slot_starts(),
-            ),
+            in_place.block(s, t, body, self.epilogue, variants, _B, _FETCHES),
+            fill(_BODY, **given, **self.interface, slot_starts=self.slot_starts()),
         ]
 
     @property
