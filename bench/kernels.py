@@ -230,23 +230,20 @@ def bench_direct() -> None:
     for ic, oc, size, window, stride, pad in [c for c in CONVS if max(c[3:5]) > 1] + DIRECT:
         out = (size + 2 * pad - window) // stride + 1
         shape = (ic, oc, (out, out), (window, window), (stride, stride))
-        direct = NhwcConvKernel.best(ConvProblem.contiguous("nhwc", plain(), *shape), isa)
-        conv = NchwConvKernel.best(ConvProblem.contiguous("nchw", plain(), *shape), isa)
+        last, first = (ConvProblem.contiguous(layout, plain(), *shape) for layout in ("nhwc", "nchw"))
+        direct, conv = NhwcConvKernel.best(last, isa), NchwConvKernel.best(first, isa)
         assert direct is not None and conv is not None
         lib = build([PROTOTYPES, PEAK % isa.vector, direct.source(), conv.source()])
-        x, w, y = aligned((1, size, size, ic)), aligned((oc, ic, window, window)), aligned((1, out, out, oc), "zero")
+        x, w, y = (
+            aligned((1, size + 2 * pad, size + 2 * pad, ic)),
+            aligned((oc, ic, window, window)),
+            aligned((1, out, out, oc), "zero"),
+        )
         runs: list[Callable[[], None]] = []
         weights = [aligned(kernel.pack_weights(w).shape) for kernel in (direct, conv)]
-        for kernel, packed in zip((direct, conv), weights, strict=True):
+        for kernel, problem, packed in zip((direct, conv), (last, first), weights, strict=True):
             packed[...] = kernel.pack_weights(w)
-            sizes: dict[str, Any] = {"ic": ic, "oc": oc, "ih": size, "iw": size, "oh": out, "ow": out}
-            sizes |= {"pad_h": pad, "pad_w": pad}
-            if kernel is direct:
-                sizes |= {"x_row": size * ic, "x_pixel": ic, "y_pixel": oc}
-            else:
-                sizes |= {"kh": window, "kw": window, "stride_h": stride, "stride_w": stride}
-                sizes |= {"dilation_h": 1, "dilation_w": 1, "x_channel": size * size, "y_channel": out * out}
-            order = [int(e.value) for e in kernel.order(**sizes)]  # type: ignore[attr-defined]
+            order = [int(e.value) for e in kernel.order(**kernel.arguments_for(problem))]  # type: ignore[attr-defined]
             runs.append(invoke(lib, kernel, x, packed, y, *order))
         name = f"{ic}->{oc} {size} {window}x{window}/{stride}"
         report(f"direct {name}", 2 * ic * oc * out * out * window * window, runs[0], lib)
