@@ -12,6 +12,7 @@ import pytest
 from irc.ir.dim import Dim
 from irc.kernels import ISAS
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
+from tests.support.instruction_sets import needs
 from tests.support.kernels import pool_nchw, pools_nchw
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -62,7 +63,7 @@ def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
         return taps.max((-2, -1)) if mode == "max" else taps.sum((-2, -1)) / count
 
 
-@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+@pytest.mark.parametrize("isa", [pytest.param("avx512", marks=needs("avx512")), "avx2", "plain"])
 def test_pool(tmp_path: Path, isa: str) -> None:
     found: list[tuple[Any, str, str, Any]] = []
     for case in POOLS:
@@ -117,6 +118,7 @@ def test_flat_pools_know_which_elements_are_nan(tmp_path: Path) -> None:
     assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[r, c] for r in (2, 3, 4) for c in (5, 6)]
 
 
+@needs("avx512")
 def test_pool_propagates_nan(tmp_path: Path) -> None:
     kernels = pools_nchw(ISAS["avx512"], "max", (2, 2), (2, 2), (1, 1), "inside", (4, 4), (8, 8))
     assert {k.label for k in kernels} == {"planes", "registers", "picked"}

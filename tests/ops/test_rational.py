@@ -9,6 +9,7 @@ from onnx import TensorProto as T, helper as h, numpy_helper
 import irc
 from irc.ops.rational import rational_sigmoid, rational_tanh
 from irc.toolchain import c_compiler
+from tests.support.instruction_sets import largest_weight
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -37,10 +38,10 @@ def test_every_bit(op, function):
 def test_a_quantized_lstm_of_many_steps(backend):
     """An error of one bit in a state would be one of 1/255 of its range soon."""
     rng = np.random.default_rng(1)
-    size, hidden, steps = 24, 40, 50
+    size, hidden, steps, most = 24, 40, 50, largest_weight()
     weights = {
-        "w": rng.integers(-127, 128, (2, size, 4 * hidden)).astype(np.int8),
-        "r": rng.integers(-127, 128, (2, hidden, 4 * hidden)).astype(np.int8),
+        "w": rng.integers(-most, most + 1, (2, size, 4 * hidden)).astype(np.int8),
+        "r": rng.integers(-most, most + 1, (2, hidden, 4 * hidden)).astype(np.int8),
         "b": rng.standard_normal((2, 8 * hidden)).astype(np.float32),
         "ws": np.array([0.01, 0.012], np.float32),
         "wz": np.zeros(2, np.int8),

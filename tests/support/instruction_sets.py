@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -31,6 +32,21 @@ _IN_PARTS = ["-Wno-psabi", "-O1", "-fexpensive-optimizations"]
 """For vectors that the processor has in parts.  How they are passed does not matter: no call leaves its file with one.
 -O1 takes a third of the time of -O3, and makes no multiply-adds without the other flag."""
 
+OF_BYTES = frozenset(
+    (
+        "ConvInteger",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeMatMul",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "QAttention",
+        "QGemm",
+        "QLinearConv",
+        "QLinearMatMul",
+    )
+)
+"""Operators of ONNX that multiply bytes."""
+
 
 @cache
 def features_under_test() -> frozenset[str]:
@@ -51,6 +67,11 @@ def largest_weight() -> int:
     """
     exact = {"avx512_vnni", "avx_vnni"} & processor.cpu_features() or processor.machine() not in ("x86_64", "AMD64")
     return 127 if exact else 63
+
+
+def saturates_in_onnxruntime(kinds: Iterable[str]) -> bool:
+    """Tell whether ONNX Runtime's results of nodes of these kinds may be wrong here (see `largest_weight`)."""
+    return largest_weight() < 127 and not OF_BYTES.isdisjoint(kinds)
 
 
 def native_flags(code: str, kernels: bool = True) -> list[str]:
