@@ -234,11 +234,8 @@ def bench_direct() -> None:
         direct, conv = NhwcConvKernel.best(last, isa), NchwConvKernel.best(first, isa)
         assert direct is not None and conv is not None
         lib = build([PROTOTYPES, PEAK % isa.vector, direct.source(), conv.source()])
-        x, w, y = (
-            aligned((1, size + 2 * pad, size + 2 * pad, ic)),
-            aligned((oc, ic, window, window)),
-            aligned((1, out, out, oc), "zero"),
-        )
+        high = size + 2 * pad
+        x, w, y = aligned((1, high, high, ic)), aligned((oc, ic, window, window)), aligned((1, out, out, oc), "zero")
         runs: list[Callable[[], None]] = []
         weights = [aligned(kernel.pack_weights(w).shape) for kernel in (direct, conv)]
         for kernel, problem, packed in zip((direct, conv), (last, first), weights, strict=True):

@@ -57,14 +57,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     _Alignas(64) $T before[$MR * $NR];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     for (int first = 1;; first = 0, k -= $sum) { /* long sums are sums of sums, which lose less */
-        IRC_FULL_UNROLL
-        for (int i = 0; i < R; i++) {
-            IRC_FULL_UNROLL
-            for (int w = 0; w < W; w++) {
-                odd[i][w] = ($V){0};
-                acc[i][w] = odd[i][w];
-            }
-        }
+        EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
         int64_t left = k < $sum ? k : $sum;
         for (; left >= $line; left -= $line) {
             if (next) {

@@ -67,14 +67,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
-    IRC_FULL_UNROLL
-    for (int i = 0; i < R; i++) {
-        IRC_FULL_UNROLL
-        for (int w = 0; w < W; w++) {
-            odd[i][w] = ($V){0};
-            acc[i][w] = odd[i][w];
-        }
-    }
+    EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
     for (; next && k >= $line; k -= $line) { /* a line of the cache of each row */
         EACH(i < R) __builtin_prefetch(a + next + i * a_row);
         for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
