@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +25,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """With `$IRC_TEST_TARGET`, compilers on PATH build for that target what they are asked to build for this processor.
+    """Prepare what all processes of a run share: irc's bytecode, and compilers.
 
+    With `$IRC_TEST_TARGET`, compilers on PATH build for that target what they are asked to build for this processor.
     So whatever is compiled for `native`, the default, is what another processor would get, in every process.
     """
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist has the environment and the bytecode already
+        return
+    if sys.dont_write_bytecode:  # else every worker and every command of irc's compiles the modules again, for a second
+        compileall.compile_dir(ROOT / "irc", quiet=2)
     target = os.environ.get("IRC_TEST_TARGET")
-    if not target or hasattr(config, "workerinput"):  # a worker of pytest-xdist has the environment already
+    if not target:
         return
     folder = Path(tempfile.mkdtemp(prefix="irc-test-target-"))
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
