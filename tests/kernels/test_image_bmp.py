@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.images import Decoder, agrees, encoded, image, survives
+from tests.support.images import agrees, decoder, encoded, image, survives
 
 pytestmark = pytest.mark.compiler
 SIZES = ((1, 1), (1, 17), (33, 31), (7, 2))
@@ -74,11 +73,11 @@ FILES = [
 ]
 
 
-def test_files(tmp_path: Path) -> None:
-    agrees(Decoder("bmp", tmp_path), FILES)
+def test_files() -> None:
+    agrees(decoder("bmp"), FILES)
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused() -> None:
     whole = bitmap(24, 5, 7, NOISE[: 5 * 24])
     refused = [
         *(whole[:n] for n in (0, 2, 20, 54, len(whole) - 4)),
@@ -88,8 +87,8 @@ def test_refused(tmp_path: Path) -> None:
         bitmap(16, 5, 7, NOISE, 3, (0xF00, 0xF0, 0xF)),
         bitmap(8, 5, 6, RUNS[:12], 1),
     ]
-    assert Decoder("bmp", tmp_path)(refused) == [None] * len(refused)
+    assert decoder("bmp")(refused) == [None] * len(refused)
 
 
-def test_damaged(tmp_path: Path) -> None:
-    survives(Decoder("bmp", tmp_path, sanitize=True), FILES, 6000)
+def test_damaged() -> None:
+    survives(decoder("bmp", sanitize=True), FILES, 6000)

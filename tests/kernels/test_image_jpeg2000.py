@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.images import Decoder, agrees, encoded, image, survives
+from tests.support.images import agrees, decoder, encoded, image, survives
 
 pytestmark = pytest.mark.compiler
 SIZES = ((1, 1), (1, 17), (17, 1), (2, 3), (33, 31), (100, 83))
@@ -63,7 +63,7 @@ def precision(codestream: bytes, bits: int) -> bytes:
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "LA", "RGBA", "YCbCr", "CMYK", "I;16"])
-def test_modes(mode: str, tmp_path: Path) -> None:
+def test_modes(mode: str) -> None:
     def pixels(height: int, width: int, k: int) -> Any:
         made = image(height, width, k, 4)
         if mode == "I;16":
@@ -76,44 +76,42 @@ def test_modes(mode: str, tmp_path: Path) -> None:
         for k, options in enumerate(OPTIONS)
         if min(size) > 8 or options.get("num_resolutions", 1) == 1
     ]
-    agrees(Decoder("jpeg2000", tmp_path), files)
+    agrees(decoder("jpeg2000"), files)
 
 
-def test_progressions(tmp_path: Path) -> None:
+def test_progressions() -> None:
     files = [encoded(image(100, 83), "JPEG2000", **options, quality_layers=[30, 10, 3]) for options in PROGRESSIONS]
-    agrees(Decoder("jpeg2000", tmp_path), files)
+    agrees(decoder("jpeg2000"), files)
 
 
-def test_offsets(tmp_path: Path) -> None:
+def test_offsets() -> None:
     ways: tuple[dict[str, Any], ...] = (
         {"tile_offset": (0, 0), "offset": (7, 9), "tile_size": (40, 80)},
         {"tile_offset": (3, 5), "offset": (10, 20), "tile_size": (25, 26)},
     )
     files = [encoded(image(60, 50), "JPEG2000", **o, irreversible=i) for o in ways for i in (False, True)]
-    agrees(Decoder("jpeg2000", tmp_path), files)
+    agrees(decoder("jpeg2000"), files)
 
 
-def test_large(tmp_path: Path) -> None:
+def test_large() -> None:
     files = [
         encoded(image(301, 420), "JPEG2000", irreversible=i, quality_layers=[8], num_resolutions=8)
         for i in (False, True)
     ]
-    agrees(Decoder("jpeg2000", tmp_path), files)
+    agrees(decoder("jpeg2000"), files)
 
 
-def test_what_pillow_does_not_write(tmp_path: Path) -> None:
-    agrees(Decoder("jpeg2000", tmp_path), list(RARE.values()))
+def test_what_pillow_does_not_write() -> None:
+    agrees(decoder("jpeg2000"), list(RARE.values()))
 
 
-def test_colour_spaces_and_precisions(tmp_path: Path) -> None:
+def test_colour_spaces_and_precisions() -> None:
     spaces = [colour_space(encoded(image(9, 8), "JPEG2000", mode), n) for mode, n in (("RGB", 18), ("L", 0), ("LA", 0))]
     codestreams = [encoded(image(9, 8), "JPEG2000", mode, no_jp2=True) for mode in ("RGB", "LA", "L", "RGBA")]
-    agrees(
-        Decoder("jpeg2000", tmp_path), spaces + [precision(c, b) for c in codestreams for b in (0, 3, 6, 0x83, 0x87)]
-    )
+    agrees(decoder("jpeg2000"), spaces + [precision(c, b) for c in codestreams for b in (0, 3, 6, 0x83, 0x87)])
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused() -> None:
     whole, jp2 = SMALL[2], SMALL[0]
     wrong = [
         colour_space(jp2, 24),
@@ -122,8 +120,8 @@ def test_refused(tmp_path: Path) -> None:
         whole.replace(b"\xff\x52", b"\xff\x60"),
     ]
     refused = [whole[:k] for k in range(len(whole))] + [jp2[:k] for k in range(len(jp2))] + wrong
-    assert Decoder("jpeg2000", tmp_path)(refused) == [None] * len(refused)
+    assert decoder("jpeg2000")(refused) == [None] * len(refused)
 
 
-def test_damaged(tmp_path: Path) -> None:
-    survives(Decoder("jpeg2000", tmp_path, sanitize=True), [*SMALL, *RARE.values()], 4000)
+def test_damaged() -> None:
+    survives(decoder("jpeg2000", sanitize=True), [*SMALL, *RARE.values()], 4000)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import struct
 import zlib
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.images import Decoder, agrees, encoded, image, survives
+from tests.support.images import agrees, decoder, encoded, image, survives
 
 pytestmark = pytest.mark.compiler
 SIZES = ((1, 1), (1, 17), (33, 31), (7, 2), (64, 80))
@@ -72,15 +71,15 @@ FILES = [
 ]
 
 
-def test_files(tmp_path: Path) -> None:
-    agrees(Decoder("png", tmp_path), FILES)
+def test_files() -> None:
+    agrees(decoder("png"), FILES)
 
 
-def test_a_large_file(tmp_path: Path) -> None:
-    agrees(Decoder("png", tmp_path), [encoded(image(256, 400), "PNG"), encoded(np.zeros((900, 999, 3), "u1"), "PNG")])
+def test_a_large_file() -> None:
+    agrees(decoder("png"), [encoded(image(256, 400), "PNG"), encoded(np.zeros((900, 999, 3), "u1"), "PNG")])
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused() -> None:
     whole = png(9, 7, 2, 8)
     header, pixels = bytearray(whole), bytearray(whole)
     header[30] ^= 1  # of its check sum
@@ -92,8 +91,8 @@ def test_refused(tmp_path: Path) -> None:
         png(0, 7, 2, 8),
         png(9, 7, 2, 8, filters=6),
     ]
-    assert Decoder("png", tmp_path)(refused) == [None] * len(refused)
+    assert decoder("png")(refused) == [None] * len(refused)
 
 
-def test_damaged(tmp_path: Path) -> None:
-    survives(Decoder("png", tmp_path, sanitize=True), FILES, 8000)
+def test_damaged() -> None:
+    survives(decoder("png", sanitize=True), FILES, 8000)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.support.images import Decoder, agrees, encoded, image, survives
+from tests.support.images import agrees, decoder, encoded, image, survives
 
 pytestmark = pytest.mark.compiler
 PIXELS = image(9, 13)
@@ -25,14 +23,14 @@ FILES = [
 ]
 
 
-def test_files(tmp_path: Path) -> None:
-    agrees(Decoder("pnm", tmp_path), FILES)
+def test_files() -> None:
+    agrees(decoder("pnm"), FILES)
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused() -> None:
     refused = [b"", b"P6", b"P5 0 1 255\n", b"P5 2 2 0\n1234", b"P5 2 2 255\n123", b"P7\n", b"P2 1 1 9 10", b"P1 1 1 2"]
-    assert Decoder("pnm", tmp_path)(refused) == [None] * len(refused)
+    assert decoder("pnm")(refused) == [None] * len(refused)
 
 
-def test_damaged(tmp_path: Path) -> None:
-    survives(Decoder("pnm", tmp_path, sanitize=True), FILES, 4000)
+def test_damaged() -> None:
+    survives(decoder("pnm", sanitize=True), FILES, 4000)

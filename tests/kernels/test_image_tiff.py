@@ -6,13 +6,12 @@ import struct
 import zlib
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.images import Decoder, agrees, encoded, image, survives
+from tests.support.images import agrees, decoder, encoded, image, survives
 
 pytestmark = pytest.mark.compiler
 MODES = ("RGB", "RGBA", "L", "LA", "1", "P", "CMYK", "I;16", "I")
@@ -173,21 +172,21 @@ def read_by_pillow(t: Tiff) -> bool:
 FILES = [t.file() for t in written() if read_by_pillow(t)]
 
 
-def test_files_of_pillow(tmp_path: Path) -> None:
+def test_files_of_pillow() -> None:
     files = [
         encoded(image(height, width), "TIFF", mode, compression=coding)
         for height, width in ((1, 1), (33, 31), (170, 120))
         for mode in MODES
         for coding in CODINGS
     ]
-    agrees(Decoder("tiff", tmp_path), files)
+    agrees(decoder("tiff"), files)
 
 
-def test_files(tmp_path: Path) -> None:
-    agrees(Decoder("tiff", tmp_path), FILES)
+def test_files() -> None:
+    agrees(decoder("tiff"), FILES)
 
 
-def test_refused(tmp_path: Path) -> None:
+def test_refused() -> None:
     whole = SIZE.file()
     refused = [
         *(whole[:n] for n in (0, 4, 8, 100, len(whole) - 30)),
@@ -197,8 +196,8 @@ def test_refused(tmp_path: Path) -> None:
         replace(SIZE, part=(32, 40000), coding=DEFLATE).file(),
         replace(SIZE, coding=DEFLATE).file().replace(b"\x78\x9c", b"\x79\x9c"),
     ]
-    assert Decoder("tiff", tmp_path)(refused) == [None] * len(refused)
+    assert decoder("tiff")(refused) == [None] * len(refused)
 
 
-def test_damaged(tmp_path: Path) -> None:
-    survives(Decoder("tiff", tmp_path, sanitize=True), FILES, 8000)
+def test_damaged() -> None:
+    survives(decoder("tiff", sanitize=True), FILES, 8000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -32,6 +33,7 @@ def model(pixel_format: str = "RGB") -> Model:
     return Model(graph, "onnx", 10, {"": 20})
 
 
+@cache
 def compiled(backend: str, pixel_format: str = "RGB") -> Any:
     return irc.compile(model(pixel_format), backend=backend)
 
@@ -90,4 +92,4 @@ def test_pillow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setattr(source, "_SOURCES", WeakKeyDictionary[Any, Any]())
     with pytest.raises(irc.IrcError, match="IRC6363"):
-        compiled("numpy")
+        irc.compile(model(), backend="numpy")

@@ -1,10 +1,10 @@
 """Decoders of image files, compiled alone and run on many files, and what Pillow makes of these.
 
-def test_plain(tmp_path):
-    agrees(Decoder("png", tmp_path), [encoded(image(5, 7), "PNG")])
+def test_plain():
+    agrees(decoder("png"), [encoded(image(5, 7), "PNG")])
 
-def test_damaged(tmp_path):
-    survives(Decoder("png", tmp_path, sanitize=True), [encoded(image(5, 7), "PNG")], 1000)
+def test_damaged():
+    survives(decoder("png", sanitize=True), [encoded(image(5, 7), "PNG")], 1000)
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import io
 import shutil
 import struct
 import subprocess
+import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,15 @@ class Decoder:
             else:
                 yield None
         assert at == len(out)
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="irc-decoders-")
+
+
+@cache
+def decoder(name: str, sanitize: bool = False) -> Decoder:
+    """Compile a format's decoder, once for all tests."""
+    return Decoder(name, Path(_FOLDER.name), sanitize)
 
 
 def image(height: int, width: int, seed: int = 0, channels: int = 3) -> np.ndarray[Any, Any]:
