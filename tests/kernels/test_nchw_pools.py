@@ -46,6 +46,9 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
 ]
 
 
+AVERAGES = [("average", "inside"), ("average", "padded"), ("average", "window")]
+
+
 def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
     _, _, ih, iw, oh, ow, (kh, kw), (sh, sw), (dh, dw), (top, left, bottom, right) = case
     high = max(top + ih + bottom, (oh - 1) * sh + (kh - 1) * dh + 1)
@@ -64,13 +67,18 @@ def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
 
 
 @pytest.mark.parametrize("isa", [pytest.param("avx512", marks=needs("avx512")), "avx2", "plain"])
-def test_pool(tmp_path: Path, isa: str) -> None:
+@pytest.mark.parametrize("every_average", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_pool(tmp_path: Path, isa: str, every_average: bool) -> None:
+    """Maxima and averages of every case, the three kinds of averages in turn: each label has each of them."""
     found: list[tuple[Any, str, str, Any]] = []
-    for case in POOLS:
-        for mode, counted in (("max", "inside"), ("average", "inside"), ("average", "padded"), ("average", "window")):
+    for number, case in enumerate(POOLS):
+        averages = AVERAGES if every_average else [AVERAGES[number % 3]]
+        for mode, counted in (("max", "inside"), *averages):
             kernels = pools_nchw(ISAS[isa], mode, *case[6:9], counted, case[4:6], case[2:4])  # type: ignore[arg-type]
             found += [(kernel, mode, counted, case) for kernel in kernels]
-    assert {k.label for k, *_ in found} == {"planes", "registers", "flat"} | ({"picked"} if isa != "plain" else set())
+    labels = {"planes", "registers", "flat"} | ({"picked"} if isa != "plain" else set())
+    for kind in (("max", "inside"), *AVERAGES):
+        assert {k.label for k, *of, _ in found if of == [*kind]} == labels
     lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
     for (kernel, mode, counted, case), pool in itertools.product(found, (None, Pool(1))):
         n, c, ih, iw, oh, ow, *_, pads = case
