@@ -27,9 +27,9 @@ from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
-from tests.support.instruction_sets import largest_weight
+from tests.support.instruction_sets import largest_weight, of_other_kernels
 
-TARGETS = ["native", "x86-64-v3"]
+TARGETS = of_other_kernels("native", "x86-64-v3")
 SHAPES = [(1, 64, 40), (5, 33, 70), (7, 3, 300), (16, 768, 65), (50, 129, 16), (200, 30, 7), (13, 2, 128)]
 
 

@@ -22,9 +22,10 @@ from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
+from tests.support.instruction_sets import of_other_kernels
 
 helper = onnx.helper
-TARGETS = ["native", "x86-64-v3"]
+TARGETS = of_other_kernels("native", "x86-64-v3")
 LAYERS: dict[str, dict[str, Any]] = {
     "1 x 1": {"shape": (2, 40, 9, 8), "window": 1},
     "few": {"shape": (1, 21, 9, 7), "window": 1},

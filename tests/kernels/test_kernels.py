@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 def build(folder: Path, kernels: list[Any], extra: str = "", compiler: list[str] | None = None) -> ctypes.CDLL:
     text = "\n".join([PROTOTYPES, *(k.source() for k in kernels), extra])
     (folder / "kernels.c").write_text(text)
-    flags = [*native_flags(text, bool(kernels)), "-shared", "-fPIC"]
+    flags = [*native_flags(text, kernels), "-shared", "-fPIC"]
     command = [*with_flags(compiler or compilers()[0]), *flags, "kernels.c", "-lm"]
     done = subprocess.run([*command, "-o", "k.so"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]

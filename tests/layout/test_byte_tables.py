@@ -21,6 +21,7 @@ from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
+from tests.support.instruction_sets import of_other_kernels
 
 helper = onnx.helper
 Nodes = list[onnx.NodeProto]
@@ -75,7 +76,7 @@ def graph_of(model: onnx.ModelProto, before: str = "") -> Graph:
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
-@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("target", of_other_kernels("native", "x86-64-v3"))
 @pytest.mark.parametrize("kinds", [(np.uint8, np.uint8), (np.int8, np.uint8), (np.uint8, np.int8)], ids=str)
 @pytest.mark.parametrize("shape", [(256,), (3, 87), (40, 1001)], ids=str)
 def test_tables(target: str, kinds: tuple[Any, Any], shape: tuple[int, ...]) -> None:

@@ -17,6 +17,7 @@ from irc.kernels.core.isa import AVX2, AVX512, NEON
 from irc.layout import fake_quantized, fold_taps, integer_convolutions, integer_products, integer_transposed
 from irc.opdef.builder import evaluate
 from irc.toolchain.processor import cpu_features
+from tests.support.instruction_sets import of_other_kernels
 from tests.support.lowering import graph_of, random
 
 LIMITS = -128 / 40, 127 / 40
@@ -157,7 +158,7 @@ def written(name: str) -> onnx.ModelProto:
 
 
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
-@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("target", of_other_kernels("native", "x86-64-v3"))
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_onnx_runtime(name: str, target: str) -> None:
     ort = pytest.importorskip("onnxruntime")

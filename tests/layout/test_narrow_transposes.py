@@ -17,6 +17,7 @@ from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
+from tests.support.instruction_sets import of_other_kernels
 
 helper = onnx.helper
 LABEL = "squares of bytes"
@@ -49,7 +50,7 @@ def bytes_like(kind: Any, shape: tuple[int, ...]) -> Any:
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
-@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("target", of_other_kernels("native", "x86-64-v3"))
 @pytest.mark.parametrize(
     ("kind", "shape", "order", "squares"),
     [

@@ -21,6 +21,7 @@ from irc.layout.quantized_sums import SumOfBytes
 from irc.ops.quantize import QuantizeLinear
 from irc.pipelines import compile_c
 from irc.toolchain.c_compiler import find_compiler
+from tests.support.instruction_sets import of_other_kernels
 
 helper = onnx.helper
 RELU = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Relu", ["s"], ["r"])]
@@ -95,7 +96,7 @@ def test_others_are_divided(steps: list[onnx.NodeProto], also: str) -> None:
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
-@pytest.mark.parametrize("target", ["native", "x86-64-v3"])
+@pytest.mark.parametrize("target", of_other_kernels("native", "x86-64-v3"))
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_kernel_computes_what_its_oracle_does(kind: type[Any], target: str) -> None:
     """Of one task and of several, with a rest."""

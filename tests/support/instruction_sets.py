@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,20 +75,40 @@ def saturates_in_onnxruntime(kinds: Iterable[str]) -> bool:
     return largest_weight() < 127 and not OF_BYTES.isdisjoint(kinds)
 
 
-def native_flags(code: str, kernels: bool = True) -> list[str]:
-    """Flags for kernels, or functions whose bounds are stated with multiply-adds, on the tested processor.
+def native_flags(code: str, kernels: Collection[Any] = ()) -> list[str]:
+    """Flags for these kernels, or for functions whose bounds are stated with multiply-adds, on the
+    tested processor.
 
     It has vectors in parts that are wider than its own; gcc takes minutes for the parts of some kernels, except at -O0.
+    Kernels of other sets alone are built at -O0, too: what they compute is tested, and gcc's work on them where
+    `$IRC_TEST_TARGET` has their set.
     """
-    here = isa_under_test().vector
-    wider = any(f"vector_size({size})" in code for size in (32, 64) if size > here)
-    parts = ([*_IN_PARTS, "-O0"] if kernels else _IN_PARTS) if wider else []
-    return ["-march=native", *(["-mprefer-vector-width=512"] if here == 64 else []), *parts]
+    here = isa_under_test()
+    wider = any(f"vector_size({size})" in code for size in (32, 64) if size > here.vector)
+    sets = {(k.tile if hasattr(k, "tile") else k).isa.name for k in kernels}
+    plainly = ["-O0"] if sets and (wider or here.name not in sets) else []
+    return [
+        "-march=native",
+        *(["-mprefer-vector-width=512"] if here.vector == 64 else []),
+        *(_IN_PARTS if wider else []),
+        *plainly,
+    ]
 
 
 def target_of(isa: str, compiler: Compiler) -> Target:
     """Flags and features of a target that has an instruction set of `irc.kernels.ISAS`."""
     return resolve_target(TARGETS[isa], compiler)
+
+
+def of_other_kernels(*targets: str) -> list[str]:
+    """Those of these targets whose kernels are not those of one before: the tested processor may be like another."""
+    compiler, found = find_compiler(), dict[Isa, str]()
+    if compiler is None or "avx2" not in features_under_test():
+        return list(targets)
+    for name in targets:
+        target = resolve_target(name, compiler)
+        found.setdefault(isa_of(frozenset(target.features), target.machine), name)
+    return list(found.values())
 
 
 def needs(isa: str) -> pytest.MarkDecorator:
@@ -99,9 +120,12 @@ def needs(isa: str) -> pytest.MarkDecorator:
 
 
 def emulation() -> list[str]:
-    """Flags for code of AMX and AVX512-BF16 on any x86-64: `amx/immintrin.h` computes what their instructions would."""
+    """Flags for code of AMX and AVX512-BF16 on any x86-64: `amx/immintrin.h` computes what their instructions would.
+
+    No processor has such code: it is not worth more than -O1.
+    """
     here = Path(__file__).resolve().parent
-    return ["-march=native", f"-I{here / 'amx'}", *(_IN_PARTS if isa_under_test().vector < 64 else [])]
+    return ["-march=native", f"-I{here / 'amx'}", *_IN_PARTS]
 
 
 def installed() -> list[str]:
