@@ -31,7 +31,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
-from irc.kernels.integer.saturating import SaturatingTile, order
+from irc.kernels.integer.saturating import USUAL, USUAL_AROUND_ZERO, SaturatingTile, order
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS
 from irc.kernels.integer.windows import FINISH, WindowsOfBytes
@@ -50,9 +50,9 @@ SATURATING = (1.3, 2.2)
 LIKELY, LIKELY_AROUND_ZERO = 0.2, 0.8
 """Of pairs whose products may add up to more than a word, the share that does with the largest byte that a tile likely
 meets; and where bytes lie on both sides of a zero point, so that most tiles meet large ones."""
-ENDED = 25.0
+ENDED = 15.0
 """Cycles that the end of one of these kinds costs, whose number differs from panel to panel."""
-PANELS, ROWS = 4, 8
+PANELS, ROWS = 8, 8
 """Panels and tiles of rows in a task, at most."""
 TASKS = 16
 """Tasks for several threads, at least."""
@@ -129,8 +129,10 @@ class IntegerConvKernel(WindowsOfBytes):
 
     @property
     def tile(self) -> BytesTile:
-        kind = SaturatingTile if self.unit == "saturating" else BytesTile
-        return kind(self.isa, self.unit, self.rows, self.vectors)
+        if self.unit == "saturating":
+            usual = USUAL_AROUND_ZERO if self.signed or self.zeroed else USUAL
+            return SaturatingTile(self.isa, self.unit, self.rows, self.vectors, usual)
+        return BytesTile(self.isa, self.unit, self.rows, self.vectors)
 
     @property
     def columns(self) -> int:

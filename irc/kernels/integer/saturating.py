@@ -2,9 +2,9 @@
 
 An instruction adds two products of unsigned bytes of x and signed ones of w.  Weights are constants, so that when they
 are packed it is known up to which byte of x the sums of fours of neighbours in k fit into words; how large the bytes of
-a tile's rows are is known before they are multiplied, and is what decides.  Of each panel and tap, fours come in an
-order in which those of small weights are first, and for each of some levels of the largest byte it is known how many
-at the end of it do not fit
+a tile's rows are is known before they are multiplied, and is what decides.  Of each panel and tap, fours come in pairs
+of a small and a large one (`irc.kernels.integer.pairing`), in an order for which it is known at each of some levels of
+the largest byte how many at the end of it do not fit
 
 0. two by two, where the sums of both are added as words before they are widened,
 1. by themselves; of these, bytes of both become words, of which `madd` adds the products of two.
@@ -15,13 +15,15 @@ where each four stands), then the fours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from irc.kernels.core.base import Array
-from irc.kernels.core.text import Piece, piece
+from irc.kernels.core.text import Part, Piece, piece
+from irc.kernels.integer.pairing import partners
 from irc.kernels.integer.problem import STEP
 from irc.kernels.integer.tile import BytesTile
 
@@ -30,6 +32,9 @@ MOST = 128
 LEVELS, LEVEL = 16, 8
 """Levels of the largest byte, from 255 downwards, and the bytes of each."""
 ENDS = 2 * LEVELS
+USUAL, USUAL_AROUND_ZERO = 207, 255
+"""The largest byte of most tiles is at most this one, beyond which fours that would fit may be words; the second one
+where bytes lie on both sides of a zero point."""
 LINE = 64
 """The fours begin at a multiple of so many bytes."""
 
@@ -54,6 +59,23 @@ IRC_INLINE __m256i irc_bytes_two(__m256i x, const int8_t *w) {
     __m256i sums;
     __asm__("vpmaddubsw %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int8_t(*)[32])w));
     return sums;
+}
+/* *sum += the sums of two products of words each, in the register of the sum: GCC would move sums about. */
+IRC_INLINE void irc_bytes_add_words(__m256i *sum, __m256i x, __m256i w) {
+    const __m256i words = _mm256_madd_epi16(x, w);
+    __asm__ volatile("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(words));
+}
+/* A one in each word, made where it stands, so that it takes no register elsewhere. */
+IRC_INLINE __m256i irc_bytes_ones(void) {
+    __m256i all;
+    __asm__("vpcmpeqw %0, %0, %0" : "=x"(all));
+    return _mm256_srli_epi16(all, 15);
+}
+/* The even bytes of x as words. */
+IRC_INLINE __m256i irc_bytes_even(__m256i x) {
+    static const int16_t bytes[16] __attribute__((aligned(32))) = {$low};
+    __asm__("vpand %1, %0, %0" : "+x"(x) : "m"(bytes));
+    return x;
 }
 /* The level of the largest byte under the windows of some rows of A. */
 IRC_HELPER int64_t irc_bytes_level(const uint8_t *a, const int64_t *at, int64_t rows, const irc_bytes_walk *w) {
@@ -81,8 +103,8 @@ _TILE = """
    `ahead` of each four of the panel is fetched; 0: the first one again, as fetching what is being loaded costs. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
                         const int8_t *restrict panel, int64_t ahead, int32_t zero, int32_t *restrict sums) {
-    $V acc[$MR][$NV], one = ${mm}_set1_epi16(1);
-    __asm__("" : "+x"(one)); /* a register, not a constant in memory for each product */
+    $V acc[$MR][$NV];
+    int64_t words = 0;
     IRC_FULL_UNROLL
     for (int v = 0; v < $NV; v++) {
         const $V own = $load(panel + (v + $NV) * $bytes);
@@ -100,6 +122,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
             const int64_t one_by_one = w->groups - irc_bytes_order_at(order, 2 * w->level + 1);
             const int8_t *const places = order + 4 * $ends;
             int64_t j = 0;
+            $V one = irc_bytes_ones();
             for (; j < two; j += 2, p += 8 * $NR, next += 2 * hop) {
                 const int64_t k = tap + irc_bytes_order_at(places, j), l = tap + irc_bytes_order_at(places, j + 1);
                 __builtin_prefetch(next, 0, 2);
@@ -111,51 +134,80 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                     for (int v = 0; v < $NV; v++) {
                         const $V a_pair = irc_bytes_two(first, p + v * $bytes);
                         const $V b_pair = irc_bytes_two(second, p + 4 * $NR + v * $bytes);
-                        acc[i][v] = $plus(acc[i][v], $madd(${mm}_add_epi16(a_pair, b_pair), one));
+                        irc_bytes_add_words(&acc[i][v], ${mm}_add_epi16(a_pair, b_pair), one);
                     }
                 }
             }
+            one = irc_bytes_ones();
             for (; j < one_by_one; j++, p += 4 * $NR, next += hop) {
                 const int64_t k = tap + irc_bytes_order_at(places, j);
                 __builtin_prefetch(next, 0, 2);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     const $V all = irc_bytes_four(x[i] + k);
-                    EACH(v < $NV) acc[i][v] = $plus(acc[i][v], $madd(irc_bytes_two(all, p + v * $bytes), one));
+                    EACH(v < $NV) irc_bytes_add_words(&acc[i][v], irc_bytes_two(all, p + v * $bytes), one);
                 }
             }
-            for (; j < w->groups; j++, p += 4 * $NR, next += hop) {
-                const int64_t k = tap + irc_bytes_order_at(places, j);
-                $V even[$NV], odd[$NV];
-                IRC_FULL_UNROLL
-                for (int v = 0; v < $NV; v++) {
-                    odd[v] = $load(p + v * $bytes);
-                    even[v] = ${mm}_srai_epi16(${mm}_slli_epi16(odd[v], 8), 8);
-                    odd[v] = ${mm}_srai_epi16(odd[v], 8);
-                }
-                __builtin_prefetch(next, 0, 2);
-                IRC_FULL_UNROLL
-                for (int i = 0; i < R; i++) {
-                    const $V all = irc_bytes_four(x[i] + k), first = $and(all, ${mm}_set1_epi16(255));
-                    const $V second = ${mm}_srli_epi16(all, 8);
-                    IRC_FULL_UNROLL
-                    for (int v = 0; v < $NV; v++) {
-                        acc[i][v] = $plus(acc[i][v], $madd(first, even[v]));
-                        acc[i][v] = $plus(acc[i][v], $madd(second, odd[v]));
-                    }
-                }
-            }
+            words += w->groups - one_by_one;
+            p += (w->groups - one_by_one) * 4 * $NR, next += (w->groups - one_by_one) * hop;
             order = places + 4 * w->groups;
         }
     }
     EACH(i < R, v < $NV) $store(sums + i * $NR + v * $lanes, acc[i][v]);
+    if (words) ${tile}_words[R - 1](a, at, w, panel, sums);
 }
+"""
+
+_WORDS = """
+/* Adds to sums[R][$NR] what fours that do not fit by themselves make: apart from the others, as it takes so many
+   registers that GCC would keep sums in memory in their loops, too. */
+IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *restrict panel,
+                                int32_t *restrict sums) {
+    $V acc[$R][$NV];
+    EACH(i < $R, v < $NV) acc[i][v] = $load(sums + i * $NR + v * $lanes);
+    const int8_t *order = panel + 8 * $NR, *of_tap = order + irc_bytes_order_size(w);
+    const $E *x[$R];
+    EACH(i < $R) x[i] = a + at[i];
+    for (int64_t r = 0; r < w->rows; r++) {
+        for (int64_t s = 0; s < w->columns; s++) {
+            const int64_t tap = r * w->row + s * w->column;
+            const int8_t *const places = order + 4 * $ends;
+            int64_t j = w->groups - irc_bytes_order_at(order, 2 * w->level + 1);
+            for (; j < w->groups; j++) {
+                const int8_t *const p = of_tap + 4 * $NR * j;
+                const int64_t k = tap + irc_bytes_order_at(places, j);
+                IRC_FULL_UNROLL
+                for (int v = 0; v < $NV; v++) {
+                    $V odd = $load(p + v * $bytes), even = ${mm}_srai_epi16(${mm}_slli_epi16(odd, 8), 8);
+                    odd = ${mm}_srai_epi16(odd, 8);
+                    __asm__ volatile("" : "+x"(even), "+x"(odd)); /* one vector after the other */
+                    IRC_FULL_UNROLL
+                    for (int i = 0; i < $R; i++) {
+                        const $V all = irc_bytes_four(x[i] + k);
+                        irc_bytes_add_words(&acc[i][v], irc_bytes_even(all), even);
+                        irc_bytes_add_words(&acc[i][v], ${mm}_srli_epi16(all, 8), odd);
+                    }
+                }
+            }
+            order = places + 4 * w->groups;
+            of_tap += 4 * $NR * w->groups;
+        }
+    }
+    EACH(i < $R, v < $NV) $store(sums + i * $NR + v * $lanes, acc[i][v]);
+}
+"""
+
+_WORDS_OF = """
+static void (*const ${tile}_words[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *,
+                                     int32_t *) = {$table};
 """
 
 
 def order() -> Piece:
     """Print what reads the order of a panel, fours of bytes, and how large they are."""
-    return piece("IRC_BYTES_ORDER", _ORDER, ends=ENDS, line=LINE, level=LEVEL, levels=LEVELS)
+    return piece(
+        "IRC_BYTES_ORDER", _ORDER, ends=ENDS, line=LINE, level=LEVEL, levels=LEVELS, low=", ".join(["255"] * 16)
+    )
 
 
 def crowded(weights: Array) -> float:
@@ -183,22 +235,28 @@ def _beyond(most: Array) -> Array:
 
 @dataclass(frozen=True)
 class SaturatingTile(BytesTile):
-    """A tile of `rows` × `vectors` accumulators whose panels are ordered so that no pair saturates."""
+    """A tile of `rows` × `vectors` accumulators whose panels are ordered so that no pair saturates.
+
+    usual: what the largest byte of most tiles is at most.
+    """
+
+    usual: int = USUAL
 
     @property
     def names(self) -> dict[str, Any]:
         mm = self.prefix
-        return super().names | {
-            "mm": mm,
-            "ends": ENDS,
-            "plus": f"{mm}_add_epi32",
-            "madd": f"{mm}_madd_epi16",
-            "and": f"{mm}_and_si{self.isa.vector * 8}",
-        }
+        return super().names | {"mm": mm, "ends": ENDS}
 
     @property
     def text(self) -> str:
         return _TILE
+
+    def bodies(self) -> Iterator[Part]:
+        for r in range(1, self.rows + 1):
+            yield piece("IRC_WORDS_${tile}_$R", _WORDS, **self.names, R=r)
+        table = ", ".join(f"{self.name}_words_{r}" for r in range(1, self.rows + 1))
+        yield piece("IRC_WORDS_${tile}", _WORDS_OF, **self.names, table=table)
+        yield from super().bodies()
 
     @property
     def size(self) -> str:
@@ -211,7 +269,7 @@ class SaturatingTile(BytesTile):
         count, _, k = columns.shape
         step, groups = STEP[self.unit], k // taps // STEP[self.unit]
         fours = columns.astype(np.int8).reshape(count, self.columns, taps, groups, step).transpose(0, 2, 3, 1, 4)
-        order, ends = _ordered(fours)
+        order, ends = _ordered(fours, self.usual)
         ordered = np.take_along_axis(fours, order[..., None, None], 2)
         table = np.concatenate([ends, order * step], 2).astype(np.int32).reshape(count, -1)
         head = np.zeros((count, self.head(taps, groups) // 4), np.int32)
@@ -236,23 +294,21 @@ class SaturatingTile(BytesTile):
         return fours.transpose(0, 3, 1, 2, 4).reshape(count, self.columns, -1), np.ascontiguousarray(own)
 
 
-def _ordered(fours: Array) -> tuple[Array, Array]:
+def _ordered(fours: Array, usual: int) -> tuple[Array, Array]:
     """Choose the order of fours[panel, tap, four, column, byte], and find the ends of both kinds at each level.
 
-    By the largest sums neighbours are two by two; these come by the level from which on both fit, then by the sums of
-    both.
+    Fours come in pairs of partners; first those that are not words where the largest byte is `usual` at most, then by
+    the sums of both.
     """
     count, taps, groups = fours.shape[:3]
-    sums = _sums(fours).transpose(1, 2, 3, 0, 4, 5).reshape(count, taps, groups, -1)
-    most = sums.max(-1)
-    order = np.argsort(most, axis=2, kind="stable")
-    two = order[..., : groups // 2 * 2].reshape(count, taps, -1, 2)
-    of_both = np.take_along_axis(sums, two[..., 0, None], 2) + np.take_along_axis(sums, two[..., 1, None], 2)
-    both = of_both.max(-1, initial=0)
-    largest = ((1 << 15) - 1) // np.maximum(np.take_along_axis(most, two[..., 1], 2), 1)
-    level = np.maximum(255 - largest + LEVEL - 1, 0) // LEVEL
-    by = np.argsort(level * (1 << 10) + both, axis=2, kind="stable")
-    two = np.take_along_axis(two, by[..., None], 2).reshape(count, taps, -1)
-    order = np.concatenate([two, order[..., groups // 2 * 2 :]], 2)
-    ends = np.stack([2 * _beyond(np.take_along_axis(both, by, 2)), _beyond(np.take_along_axis(most, order, 2))], -1)
-    return order, ends.reshape(count, taps, ENDS)
+    sums = _sums(fours).transpose(1, 2, 3, 0, 4, 5).reshape(count * taps, groups, -1)
+    two = partners(sums)
+    each = np.take_along_axis(sums, two.reshape(count * taps, -1, 1), 1).reshape(*two.shape, sums.shape[2])
+    alone, both = each.max((2, 3), initial=0), each.sum(2).max(2, initial=0)
+    by = np.argsort(np.maximum(alone - ((1 << 15) - 1) // usual, 0) * (1 << 10) + both, axis=1, kind="stable")
+    order = np.take_along_axis(two, by[..., None], 1).reshape(count * taps, -1)
+    if groups % 2:
+        order = np.concatenate([order, groups * (groups - 1) // 2 - order.sum(1, keepdims=True)], 1)
+    most = np.take_along_axis(sums.max(2), order, 1)
+    ends = np.stack([2 * _beyond(np.take_along_axis(both, by, 1)), _beyond(most)], -1)
+    return order.reshape(count, taps, groups), ends.reshape(count, taps, ENDS)
