@@ -50,9 +50,9 @@ SATURATING = (1.3, 2.2)
 LIKELY, LIKELY_AROUND_ZERO = 0.2, 0.8
 """Of pairs whose products may add up to more than a word, the share that does with the largest byte that a tile likely
 meets; and where bytes lie on both sides of a zero point, so that most tiles meet large ones."""
-ENDED = 15.0
+ENDED = 25.0
 """Cycles that the end of one of these kinds costs, whose number differs from panel to panel."""
-PANELS, ROWS = 8, 8
+PANELS, ROWS = 4, 8
 """Panels and tiles of rows in a task, at most."""
 TASKS = 16
 """Tasks for several threads, at least."""

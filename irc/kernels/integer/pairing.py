@@ -16,16 +16,18 @@ SLICE = 64
 """Chunks that are matched together: so many that their sums stay in the caches."""
 
 
-def partners(sums: Array) -> Array:
+def partners(sums: Array, most: int) -> Array:
     """Match sums[panel, four, lane], 0 to 256: [panel, pair, 2], the smaller of each pair first.
 
-    Of an odd number, the four of the largest sum is left alone.
+    Fours with a sum above `most` hardly ever fit by themselves, and have each other as partners.  Of an odd number, the
+    four of the largest sum is left alone.
     """
     panels, fours = int(sums.shape[0]), int(sums.shape[1])
     half = fours // 2
     if not half or not panels:
         return np.zeros((panels, half, 2), np.int64)
-    order = np.argsort(-sums.max(2), axis=1, kind="stable")[:, fours % 2 :]
+    largest = sums.max(2)
+    order = np.argsort(-largest, axis=1, kind="stable")[:, fours % 2 :]
     chunks = -(-2 * half // CHUNK)
     size = 2 * -(-half // chunks)
     member: Array = np.arange(size)
@@ -39,14 +41,18 @@ def partners(sums: Array) -> Array:
     for at in range(0, len(members), SLICE):
         part = slice(at, at + SLICE)
         chosen = halves[of_member[part, None], members[part]].transpose(2, 0, 1)
-        found = _matched(np.ascontiguousarray(chosen), alive[part])
+        beyond = largest[of_member[part, None], members[part]] > most
+        found = _matched(np.ascontiguousarray(chosen), alive[part], beyond)
         pairs[part] = np.take_along_axis(members[part, None], found, 2)
     whole: Array = there[:, ::2].reshape(-1)
     return pairs.reshape(panels, -1, 2)[:, whole]
 
 
-def _matched(halves: Array, alive: Array) -> Array:
-    """Match halves[lane, chunk, member], the largest members first, of those alive: [chunk, pair, 2]."""
+def _matched(halves: Array, alive: Array, beyond: Array) -> Array:
+    """Match halves[lane, chunk, member], the largest members first, of those alive: [chunk, pair, 2].
+
+    beyond: those whose partner is the next largest one.
+    """
     chunks, size = int(halves.shape[1]), int(halves.shape[2])
     rows: Array = np.arange(chunks)
     alive = alive.copy()
@@ -55,7 +61,7 @@ def _matched(halves: Array, alive: Array) -> Array:
         heavy = alive.argmax(1)
         alive[rows, heavy] = False
         most = (halves + halves[:, rows, heavy][:, :, None]).max(0)
-        light = np.where(alive, most, 255).argmin(1)
+        light: Array = np.where(beyond[rows, heavy], alive.argmax(1), np.where(alive, most, 255).argmin(1))
         alive[rows, light] = False
         found[:, k, 0], found[:, k, 1] = light, heavy
     return found

@@ -60,11 +60,14 @@ IRC_INLINE __m256i irc_bytes_two(__m256i x, const int8_t *w) {
     __asm__("vpmaddubsw %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int8_t(*)[32])w));
     return sums;
 }
-/* *sum += the sums of two products of words each, in the register of the sum: GCC would move sums about. */
-IRC_INLINE void irc_bytes_add_words(__m256i *sum, __m256i x, __m256i w) {
-    const __m256i words = _mm256_madd_epi16(x, w);
-    __asm__ volatile("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(words));
+/* Sums of two products of words; w stays in memory, too. */
+IRC_INLINE __m256i irc_bytes_two_words(__m256i x, const int16_t *w) {
+    __m256i sums;
+    __asm__("vpmaddwd %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int16_t(*)[16])w));
+    return sums;
 }
+/* *sum += x, in the register of the sum: GCC would move sums about. */
+IRC_INLINE void irc_bytes_add(__m256i *sum, __m256i x) { __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(x)); }
 /* A one in each word, made where it stands, so that it takes no register elsewhere. */
 IRC_INLINE __m256i irc_bytes_ones(void) {
     __m256i all;
@@ -134,7 +137,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                     for (int v = 0; v < $NV; v++) {
                         const $V a_pair = irc_bytes_two(first, p + v * $bytes);
                         const $V b_pair = irc_bytes_two(second, p + 4 * $NR + v * $bytes);
-                        irc_bytes_add_words(&acc[i][v], ${mm}_add_epi16(a_pair, b_pair), one);
+                        irc_bytes_add(&acc[i][v], ${mm}_madd_epi16(${mm}_add_epi16(a_pair, b_pair), one));
                     }
                 }
             }
@@ -145,7 +148,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     const $V all = irc_bytes_four(x[i] + k);
-                    EACH(v < $NV) irc_bytes_add_words(&acc[i][v], irc_bytes_two(all, p + v * $bytes), one);
+                    EACH(v < $NV) irc_bytes_add(&acc[i][v], ${mm}_madd_epi16(irc_bytes_two(all, p + v * $bytes), one));
                 }
             }
             words += w->groups - one_by_one;
@@ -164,6 +167,8 @@ _WORDS = """
 IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *restrict panel,
                                 int32_t *restrict sums) {
     $V acc[$R][$NV];
+    /* Even and odd weights of a four as words, for which no registers are left. */
+    int16_t both[2][$NV][$bytes / 2] __attribute__((aligned($bytes)));
     EACH(i < $R, v < $NV) acc[i][v] = $load(sums + i * $NR + v * $lanes);
     const int8_t *order = panel + 8 * $NR, *of_tap = order + irc_bytes_order_size(w);
     const $E *x[$R];
@@ -176,17 +181,13 @@ IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_
             for (; j < w->groups; j++) {
                 const int8_t *const p = of_tap + 4 * $NR * j;
                 const int64_t k = tap + irc_bytes_order_at(places, j);
+                EACH(v < $NV) $store(both[0][v], ${mm}_srai_epi16(${mm}_slli_epi16($load(p + v * $bytes), 8), 8));
+                EACH(v < $NV) $store(both[1][v], ${mm}_srai_epi16($load(p + v * $bytes), 8));
                 IRC_FULL_UNROLL
-                for (int v = 0; v < $NV; v++) {
-                    $V odd = $load(p + v * $bytes), even = ${mm}_srai_epi16(${mm}_slli_epi16(odd, 8), 8);
-                    odd = ${mm}_srai_epi16(odd, 8);
-                    __asm__ volatile("" : "+x"(even), "+x"(odd)); /* one vector after the other */
-                    IRC_FULL_UNROLL
-                    for (int i = 0; i < $R; i++) {
-                        const $V all = irc_bytes_four(x[i] + k);
-                        irc_bytes_add_words(&acc[i][v], irc_bytes_even(all), even);
-                        irc_bytes_add_words(&acc[i][v], ${mm}_srli_epi16(all, 8), odd);
-                    }
+                for (int i = 0; i < $R; i++) {
+                    const $V all = irc_bytes_four(x[i] + k), even = irc_bytes_even(all), odd = ${mm}_srli_epi16(all, 8);
+                    EACH(v < $NV) irc_bytes_add(&acc[i][v], irc_bytes_two_words(even, both[0][v]));
+                    EACH(v < $NV) irc_bytes_add(&acc[i][v], irc_bytes_two_words(odd, both[1][v]));
                 }
             }
             order = places + 4 * w->groups;
@@ -302,10 +303,11 @@ def _ordered(fours: Array, usual: int) -> tuple[Array, Array]:
     """
     count, taps, groups = fours.shape[:3]
     sums = _sums(fours).transpose(1, 2, 3, 0, 4, 5).reshape(count * taps, groups, -1)
-    two = partners(sums)
+    limit = ((1 << 15) - 1) // usual
+    two = partners(sums, limit)
     each = np.take_along_axis(sums, two.reshape(count * taps, -1, 1), 1).reshape(*two.shape, sums.shape[2])
     alone, both = each.max((2, 3), initial=0), each.sum(2).max(2, initial=0)
-    by = np.argsort(np.maximum(alone - ((1 << 15) - 1) // usual, 0) * (1 << 10) + both, axis=1, kind="stable")
+    by = np.argsort(np.maximum(alone - limit, 0) * (1 << 10) + both, axis=1, kind="stable")
     order = np.take_along_axis(two, by[..., None], 1).reshape(count * taps, -1)
     if groups % 2:
         order = np.concatenate([order, groups * (groups - 1) // 2 - order.sum(1, keepdims=True)], 1)
