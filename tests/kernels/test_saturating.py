@@ -14,6 +14,7 @@ from irc.ir.dim import Dim
 from irc.kernels.core.isa import AVX2
 from irc.kernels.core.registry import candidates, select
 from irc.kernels.integer.convolution import IntegerConvKernel
+from irc.kernels.integer.pairing import partners
 from irc.kernels.integer.problem import product_of_bytes
 from irc.kernels.integer.saturating import ENDS, LEVEL, LEVELS, SaturatingTile, crowded
 from irc.toolchain.c_compiler import find_compiler
@@ -90,3 +91,32 @@ def test_the_share_of_crowded_pairs_decides() -> None:
         assert isinstance(found, IntegerConvKernel)
         assert found.unit == unit
         assert {k.unit for k in candidates(problem, AVX2).values() if isinstance(k, IntegerConvKernel)} >= {unit}
+
+
+@pytest.mark.parametrize("fours", [0, 1, 2, 33, 64, 97, 192])
+def test_fours_have_partners_that_fit(fours: int) -> None:
+    """Every four but the largest of an odd number has one partner, and pairs fit of which neighbours by size do not."""
+    sums = np.abs(np.random.default_rng(fours).normal(0, 40, (3, fours, 64))).astype(np.int16).clip(0, 128)
+    pairs = partners(sums, 128)
+    assert pairs.shape == (3, fours // 2, 2)
+    for panel, chosen in zip(sums, pairs, strict=True):
+        alone = set(range(fours)) - set(chosen.flat)
+        assert len(alone) == fours % 2
+        assert all(panel[four].max() == panel.max() for four in alone)
+        if fours < 32:
+            continue
+        both = panel[chosen].sum(1).max(1)
+        order = np.argsort(panel.max(1))[: fours // 2 * 2].reshape(-1, 2)
+        neighbours = panel[order].sum(1).max(1)
+        assert np.mean(both <= 165) > 0.9 > 0.75 > np.mean(neighbours <= 165)
+
+
+def test_fours_beyond_what_is_usual_are_partners() -> None:
+    """Else small ones, which fit, would be multiplied as words beside them."""
+    sums = np.full((1, 16, 8), 20, np.int16)
+    sums[:, ::4] = 120
+    pairs = partners(sums, 100)[0]
+    assert {frozenset(p) for p in pairs.tolist() if sums[0, p[1]].max() > 100} == {
+        frozenset((0, 4)),
+        frozenset((8, 12)),
+    }

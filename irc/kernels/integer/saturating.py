@@ -32,7 +32,7 @@ MOST = 128
 LEVELS, LEVEL = 16, 8
 """Levels of the largest byte, from 255 downwards, and the bytes of each."""
 ENDS = 2 * LEVELS
-USUAL, USUAL_AROUND_ZERO = 207, 255
+USUAL, USUAL_AROUND_ZERO = 231, 255
 """The largest byte of most tiles is at most this one, beyond which fours that would fit may be words; the second one
 where bytes lie on both sides of a zero point."""
 LINE = 64
@@ -167,8 +167,8 @@ _WORDS = """
 IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *restrict panel,
                                 int32_t *restrict sums) {
     $V acc[$R][$NV];
-    /* Even and odd weights of a four as words, for which no registers are left. */
-    int16_t both[2][$NV][$bytes / 2] __attribute__((aligned($bytes)));
+    /* Even and odd weights as words of a four, but for its first vector: no registers are left. */
+    int16_t kept[2][$NV][$bytes / 2] __attribute__((aligned($bytes)));
     EACH(i < $R, v < $NV) acc[i][v] = $load(sums + i * $NR + v * $lanes);
     const int8_t *order = panel + 8 * $NR, *of_tap = order + irc_bytes_order_size(w);
     const $E *x[$R];
@@ -181,13 +181,19 @@ IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_
             for (; j < w->groups; j++) {
                 const int8_t *const p = of_tap + 4 * $NR * j;
                 const int64_t k = tap + irc_bytes_order_at(places, j);
-                EACH(v < $NV) $store(both[0][v], ${mm}_srai_epi16(${mm}_slli_epi16($load(p + v * $bytes), 8), 8));
-                EACH(v < $NV) $store(both[1][v], ${mm}_srai_epi16($load(p + v * $bytes), 8));
+                EACH(v < $NV) $store(kept[0][v], ${mm}_srai_epi16(${mm}_slli_epi16($load(p + v * $bytes), 8), 8));
+                EACH(v < $NV) $store(kept[1][v], ${mm}_srai_epi16($load(p + v * $bytes), 8));
+                const $V first = $load(kept[0][0]), second = $load(kept[1][0]);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < $R; i++) {
                     const $V all = irc_bytes_four(x[i] + k), even = irc_bytes_even(all), odd = ${mm}_srli_epi16(all, 8);
-                    EACH(v < $NV) irc_bytes_add(&acc[i][v], irc_bytes_two_words(even, both[0][v]));
-                    EACH(v < $NV) irc_bytes_add(&acc[i][v], irc_bytes_two_words(odd, both[1][v]));
+                    irc_bytes_add(&acc[i][0], ${mm}_madd_epi16(even, first));
+                    irc_bytes_add(&acc[i][0], ${mm}_madd_epi16(odd, second));
+                    IRC_FULL_UNROLL
+                    for (int v = 1; v < $NV; v++) {
+                        irc_bytes_add(&acc[i][v], irc_bytes_two_words(even, kept[0][v]));
+                        irc_bytes_add(&acc[i][v], irc_bytes_two_words(odd, kept[1][v]));
+                    }
                 }
             }
             order = places + 4 * w->groups;
