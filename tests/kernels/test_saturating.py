@@ -108,7 +108,7 @@ def test_fours_have_partners_that_fit(fours: int) -> None:
         both = panel[chosen].sum(1).max(1)
         order = np.argsort(panel.max(1))[: fours // 2 * 2].reshape(-1, 2)
         neighbours = panel[order].sum(1).max(1)
-        assert np.mean(both <= 165) > 0.9 > 0.75 > np.mean(neighbours <= 165)
+        assert np.mean(both <= 150) > 0.9 > 0.6 > np.mean(neighbours <= 150)
 
 
 def test_fours_beyond_what_is_usual_are_partners() -> None:

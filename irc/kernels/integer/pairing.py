@@ -60,8 +60,9 @@ def _matched(halves: Array, alive: Array, beyond: Array) -> Array:
     for k in range(size // 2):
         heavy = alive.argmax(1)
         alive[rows, heavy] = False
-        most = (halves + halves[:, rows, heavy][:, :, None]).max(0)
-        light: Array = np.where(beyond[rows, heavy], alive.argmax(1), np.where(alive, most, 255).argmin(1))
+        most: Array = (halves + halves[:, rows, heavy][:, :, None]).max(0)
+        following, least = alive.argmax(1), np.where(alive, most, 255).argmin(1)
+        light = np.choose(beyond[rows, heavy], [least, following])
         alive[rows, light] = False
         found[:, k, 0], found[:, k, 1] = light, heavy
     return found
