@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import shlex
 import shutil
@@ -75,13 +76,22 @@ def _other_machine() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a C compiler, what needs one is skipped."""
+    """Without a C compiler, what needs one is skipped.  The files beside this one, among them the longest tests, come
+    first: at the end a worker would wait for the one that has the last of them.
+    """
+    items.sort(key=lambda item: item.path.parent != ROOT / "tests")
     if find_compiler() is not None:
         return
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if item.get_closest_marker("compiler") or parameters.get("backend") == "c":
             item.add_marker(pytest.mark.skip(reason="no C compiler"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay: Python's collector need not go through them again, whenever a test has it look."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

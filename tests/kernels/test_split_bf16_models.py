@@ -44,8 +44,13 @@ def error(found: list[Any], wanted: list[Any]) -> float:
     )
 
 
+def precisions(one: str) -> list[Any]:
+    """This one, and with -m full the others: `test_every_kernel_together` has all of them for the same kernels."""
+    return [p if p == one else pytest.param(p, marks=pytest.mark.full) for p in TERMS]
+
+
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("precision", TERMS)
+@pytest.mark.parametrize("precision", precisions("medium"))
 def test_digits(precision: str) -> None:
     image = np.load(SAMPLES / "digits" / "heldout.npz")["image"].astype(np.float32)
     path = SAMPLES / "digits" / "digits.onnx"
@@ -56,7 +61,7 @@ def test_digits(precision: str) -> None:
 
 
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize("precision", TERMS)
+@pytest.mark.parametrize("precision", precisions("high"))
 def test_encoder(precision: str) -> None:
     """Symbolic sizes: few rows in f32 vectors, many in tiles."""
     path, rng = SAMPLES / "encoder" / "encoder.onnx", np.random.default_rng(3)
