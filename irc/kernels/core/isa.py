@@ -313,10 +313,16 @@ HEAD = Piece(
 #define IRC_STRING(x) #x
 #ifdef __clang__
 #define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
+#define IRC_UNROLL _Pragma("clang loop unroll_count(4)")
 #define IRC_AS_LOOP
 #else
 #define IRC_FULL_UNROLL _Pragma("GCC unroll 64")
+#define IRC_UNROLL _Pragma("GCC unroll 4")
 #define IRC_AS_LOOP _Pragma("GCC unroll 1") /* so that it becomes an access with a mask before it is unrolled */
+#endif
+#ifdef __AVX512F__ /* its tiles have so many products that the instructions of the loop are few beside them */
+#undef IRC_UNROLL
+#define IRC_UNROLL
 #endif
 """,
 )

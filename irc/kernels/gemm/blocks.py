@@ -64,6 +64,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
                 EACH(i < R) __builtin_prefetch(a + next + i * a_row);
             }
             for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
+            IRC_UNROLL
             for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
                 EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
                 EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);

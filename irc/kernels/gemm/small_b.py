@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from textwrap import indent
 from typing import Any, Self
 
 from irc.expr import Expr
@@ -96,32 +97,37 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 _SHORT = """
     (void)sums;
     EACH(i < R, w < W) acc[i][w] = ($V){0};
-    for (; k > 0; k--, a++, b += $NR) {
-        if (far && k % $line == 0) {
-            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
-        }
-        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
-    }
-"""
+    int64_t left = k;
+$loops"""
 
 _DEEP = """
     const $T *so_far = 0; /* long sums are sums of sums, which lose less */
-    for (int64_t left = k;; left -= $sum) {
+    for (;; k -= $sum) {
         EACH(i < R, w < W) acc[i][w] = ($V){0};
-        for (int64_t j = left < $sum ? left : $sum; j > 0; j--, a++, b += $NR) {
-            if (far && j % $line == 0) {
-                EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
-            }
+        int64_t left = k < $sum ? k : $sum;
+$loops        if (so_far) {
+            EACH(i < R, w < W) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
+        }
+        if (k <= $sum) break;
+        EACH(i < R, w < W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
+        so_far = sums;
+    }
+"""
+
+_STEPS = """\
+    for (; left >= $line; left -= $line) {
+        if (far) {
+            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
+        }
+        IRC_UNROLL
+        for (int s = 0; s < $line; s++, a++, b += $NR) {
             EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
             EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
         }
-        if (so_far) {
-            EACH(i < R, w < W) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);
-        }
-        if (left <= $sum) break;
-        EACH(i < R, w < W) ${V}_store(sums + i * $NR + w * $L, acc[i][w]);
-        so_far = sums;
+    }
+    for (; left > 0; left--, a++, b += $NR) {
+        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
     }
 """
 
@@ -311,7 +317,7 @@ class SmallBGemmKernel(GemmKernel):
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
             prelude(t, self.epilogue),
-            tile_body(body, _SUMS, **given, products=fill(_DEEP if self.deep else _SHORT, **given)),
+            tile_body(body, _SUMS, **given, products=self._products(given)),
             *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
@@ -330,6 +336,11 @@ class SmallBGemmKernel(GemmKernel):
                 **self.interface,
             ),
         ]
+
+    def _products(self, given: Mapping[str, object]) -> str:
+        """Print the loops of a tile's products."""
+        steps = fill(_STEPS, **given)
+        return fill(_DEEP, **given, loops=indent(steps, "    ")) if self.deep else fill(_SHORT, **given, loops=steps)
 
     @property
     def _own(self) -> tuple[int, ...]:

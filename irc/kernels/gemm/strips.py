@@ -70,6 +70,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
     for (; next && k >= $line; k -= $line) { /* a line of the cache of each row */
         EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+        IRC_UNROLL
         for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
 $inner        }
     }
