@@ -13,9 +13,10 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const float *restri
             if (!first) acc[i][w] = ${V}_load(c + i * $AS + w * $L);
         }
     }
+    IRC_UNROLL
     for (; k > 0; k--, a++, b += $NR) {
-        EACH(w < W) bv[w] = ${V}_load(b + w * $L);
-        EACH(i < R, w < W) acc[i][w] += a[i * $AS] * bv[w];
+        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * $AS], bv[w]);
     }
     EACH(i < R, w < W) ${V}_store(c + i * $AS + w * $L, acc[i][w]);
 }
