@@ -2,6 +2,7 @@
 
 A register tile is a few output channels × a few vectors of pixels, whatever rows these are of.  The input is read where
 it stands: there are too few channels to read it more than a few times, and a group of one is a plane times a number.
+Of more input channels than outputs, it is read once or twice, and packing it would take longer than the products.
 
 Threads split images, groups and pixels.
 """
@@ -20,7 +21,7 @@ from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, LOADS
+from irc.kernels.core.costs import LATENCY, LOADS, SECOND_CACHE, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -28,11 +29,12 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector.pixels import channel_slots
 
-INPUTS = 32  # channels of a group's input, at most
+INPUTS, MOST_INPUTS = 32, 128  # channels of a group's input, at most; and where outputs are of at most two tiles
 OUTPUTS = (1, 2, 3, 4, 6, 8, 12)  # output channels of a tile
 VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
 CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
 RUN = 1024  # pixels of a row that are written at once, at least: memory is slow at many shorter pieces
+FIRST_CACHE = 32 << 10  # bytes
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
 WORTHWHILE = 50_000  # elements read and written below which one thread does all
@@ -158,28 +160,38 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant of the best tile."""
         p, depth = problem, problem.depth
-        if p.layout != "nchw" or p.dtype not in (f32, f64) or not 0 < p.ic <= INPUTS or not p.oc or p.taps > 1:
+        if p.layout != "nchw" or p.dtype not in (f32, f64) or not 0 < p.ic <= MOST_INPUTS or not p.oc or p.taps > 1:
             return
         if p.strides != (1, 1) or depth.stride != 1 or any(n != 0 for n in (*p.padding, depth.padding)):
             return
         if p.size != p.result or depth.size != depth.result:
             return
-        shapes = ((o, v) for o in OUTPUTS for v in VECTORS if o <= p.oc and o * v + v + 1 < isa.registers)
-        found = (cls(Tile(isa, p.dtype, 1, v), p.ic, o, p.epilogue) for o, v in shapes)
-        yield min(found, key=lambda k: k.cycles(p))
+        fewest = 1 if p.ic <= INPUTS else p.oc / 2
+        shapes = ((o, v) for o in OUTPUTS for v in VECTORS if o <= p.oc and o * v + v + 1 <= isa.registers)
+        found = [cls(Tile(isa, p.dtype, 1, v), p.ic, o, p.epilogue) for o, v in shapes if o >= fewest]
+        if found:
+            yield min(found, key=lambda k: k.cycles(p))
 
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         rows = -(-p.oc // self.outputs)
         whole, rest = divmod(p.pixels, t.panel)
         single = -(-rest // t.lanes)
+        again = self._again(p) if rows > 1 else 0.0
 
         def tiles(count: int, vectors: int) -> float:
             sums = self.outputs * vectors
             step = max(sums / t.isa.fma, (vectors * 1.5 + self.outputs) / LOADS, LATENCY + 1)
-            return count * (step * p.ic + TILE_BEGINS + STORED * sums)
+            return count * ((step + again * vectors) * p.ic + TILE_BEGINS + STORED * sums)
 
         return p.images * p.groups * rows * (tiles(whole, t.vectors) + tiles(single, 1))
+
+    def _again(self, problem: ConvProblem) -> float:
+        """Estimate the cycles that a vector takes which several tiles of outputs read: from where a block stays."""
+        isa, held = self.tile.isa, self.block * problem.ic * self.tile.dtype.itemsize
+        if held <= FIRST_CACHE:
+            return 0.0
+        return isa.vector / (SECOND_CACHE if held <= isa.l2 // 2 else costs_of(isa).stream)
 
     @property
     def label(self) -> str:
