@@ -268,7 +268,9 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "PW": pw,
             "DW": dw,
             "XS": step,
-            "element": f"{v}_load({at})" if self.depthwise else f"*({at})",
+            "add": f"acc[r][v] += {v}_load({at}) * b[v]"
+            if self.depthwise
+            else f"{v}_add_product(&acc[r][v], *({at}), b[v])",
             "where": "(front + d0 * g->dilation_d) % ((g->kd - 1) * g->dilation_d + 1) * o->plane"
             if self.depthwise
             else f"(front + d0 * g->dilation_d) * (g->ih * {iw})",

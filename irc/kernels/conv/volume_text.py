@@ -23,7 +23,7 @@ IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *
     EACH(v < $NV) b[v] = ${V}_load_kept(w + v * $L);
     IRC_FULL_UNROLL
     for (int r = lo; r < hi; r++) {
-        EACH(v < $NV) acc[r][v] += $element * b[v];
+        EACH(v < $NV) $add;
     }
 }
 
