@@ -150,7 +150,7 @@ def test_choice(isa: str) -> None:
 
 def test_fetching_ahead() -> None:
     """Narrow tiles, which meet much of X, fetch it ahead."""
-    problem = problem_of((1, 96, 96, 1, (1, 9, 30), *((1, 1, 1),) * 3, ((0, 0, 0), (0, 0, 0))), plain())
+    problem = problem_of((1, 96, 128, 1, (1, 9, 30), *((1, 1, 1),) * 3, ((0, 0, 0), (0, 0, 0))), plain())
     for vectors, fetched in ((2, True), (4, False)):
         found = [k for k in VolumeConvKernel.candidates(problem, ISAS["avx512"]) if k.tile.vectors == vectors]
         assert found and all(("__builtin_prefetch(xu" in k.source()) is fetched for k in found)

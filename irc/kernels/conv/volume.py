@@ -13,7 +13,6 @@ Threads split images, groups, channels and rows, never the sum: results do not d
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
@@ -26,6 +25,7 @@ from irc.kernels.conv import volume_text
 from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
+from irc.kernels.conv.volume_row import RowOfTiles
 from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves
 from irc.kernels.core.epilogue import Epilogue
@@ -45,7 +45,6 @@ FEW_TASKS = 8  # with fewer, rows are split further
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
 FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
-PIXELS = 16  # of a tile, at most
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
@@ -63,7 +62,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
 
     tile: pixels of a row × vectors of output channels.  row: of X and of the result the width, the window's, stride,
     dilation and padding along it.  single: windows have one row of taps.  depthwise: groups of one input channel,
-    whose output channels stand side by side in memory and vectors, in one "group" of the call.
+    whose output channels stand side by side in memory and vectors, in one "group" of the call.  last: tiles of the last
+    panel of channels, where fewer vectors hold it.
     """
 
     tile: Tile
@@ -71,6 +71,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     single: bool
     depthwise: bool
     epilogue: Epilogue
+    last: Tile | None = None
 
     problem = ConvProblem
     extents = (
@@ -98,13 +99,14 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             narrow.append(narrow[-1].halved())
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
             for vectors in (1,) if depthwise else REACHED:
-                room = min((isa.registers - 1 - vectors) // vectors, PIXELS)
-                most = min(room, row[1])
-                if most < 1 or (vectors - 1) * each.lanes(p.dtype) >= outputs:
+                lanes = each.lanes(p.dtype)
+                cut = RowOfTiles.fitting(each, p.dtype, vectors, row)
+                if cut is None or (vectors - 1) * lanes >= outputs:
                     continue
-                pixels = -(-row[1] // -(-row[1] // most))
-                one = cls(Tile(each, p.dtype, pixels, vectors), row, single, depthwise, p.epilogue)
-                if len(one._starts) <= TILES and one._fits(p):
+                rest = -(-(outputs % (vectors * lanes)) // lanes)
+                last = RowOfTiles.fitting(each, p.dtype, rest, row) if 0 < rest < vectors else None
+                one = cls(cut.tile, row, single, depthwise, p.epilogue, last.tile if last else None)
+                if max(len(c.starts) for c in one._cuts) <= TILES and one._fits(p):
                     yield one
 
     def _fits(self, problem: ConvProblem) -> bool:
@@ -118,28 +120,34 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         outputs, groups = (p.outputs, 1) if self.depthwise else (p.oc, p.groups)
-        costs, panels, sums = costs_of(t.isa), -(-outputs // t.panel), t.rows * t.vectors
-        step = (LATENCY + self.depthwise) / (1 if sums >= FEWEST_SUMS or p.ic == 1 else 2)
-        taps = 0.0
-        for start in self._starts:
-            for low, high in self._ranges(start):
-                loads = t.vectors + (high - low)
-                taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
-        reached, far = REACHED, FAR[t.vectors]
-        few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
-        row = ROW_OF_FEWEST if few else ROW
-        if in_halves(t.isa):  # where products take long enough to hide how far weights are
-            reached, row, far = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES, 1.0
-            row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
+        costs, panels = costs_of(t.isa), -(-outputs // t.panel)
         d = p.depth
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
         rows = _met(*extents) * _met(*tall)
-        products = rows * (taps / reached[t.vectors] + row * len(self._starts)) * p.ic * panels
+        cuts = self._cuts
+        each = [self._row_cycles(cut, p) for cut in cuts]
+        products = rows * (each[0] * (panels - len(cuts) + 1) + sum(each[1:])) * p.ic
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
-        size = groups * panels * t.panel * p.ic * p.taps * t.dtype.itemsize
-        weights = p.waiting(t.isa, size) * (far if size > t.isa.l2 else 1)
-        return p.images * (groups * (products + turned)) + weights * self._readings(p, size)
+        size = groups * self._padded(outputs) * p.ic * p.taps * t.dtype.itemsize
+        far = 1.0 if size <= t.isa.l2 or in_halves(t.isa) else FAR[t.vectors]  # halves take long enough to hide it
+        return p.images * (groups * (products + turned)) + p.waiting(t.isa, size) * far * self._readings(p, size)
+
+    def _row_cycles(self, cut: RowOfTiles, problem: ConvProblem) -> float:
+        """Estimate the cycles of a row of taps of one channel, for a row of the result and a panel."""
+        p, t = problem, cut.tile
+        step = (LATENCY + self.depthwise) / (1 if t.rows * t.vectors >= FEWEST_SUMS or p.ic == 1 else 2)
+        taps = 0.0
+        for start in cut.starts:
+            for low, high in cut.ranges(start):
+                loads = t.vectors + (high - low)
+                taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
+        few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
+        reached, row = REACHED, ROW_OF_FEWEST if few else ROW
+        if in_halves(t.isa):
+            reached, row = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES
+            row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
+        return taps / reached[t.vectors] + row * len(cut.starts)
 
     def _readings(self, problem: ConvProblem, size: int) -> int:
         """Count how often weights of this size come from far: with each image, unless those of a panel stay near."""
@@ -177,10 +185,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups = 1 if self.depthwise else problem.groups
-        elements = (
-            groups * -(-problem.outputs // groups // self.tile.panel) * self.tile.panel * problem.ic * problem.taps
-        )
-        key = ("panels of channels", self.tile.panel, groups)
+        elements = groups * self._padded(problem.outputs // groups) * problem.ic * problem.taps
+        key = ("panels of channels", self.tile.panel, self._spared, groups)
         return Packed(key, self.tile.dtype, elements, lambda w: self.pack_weights(w, groups))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
@@ -200,16 +206,27 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         t = self.tile
         window = f"{iw}_{ow}_k{'1x' * self.single}{kw}_s{sw}_d{dw}_p{pw}"
         words = f"{window}_{t.dtype.name}_{t.isa.name}_{t.rows}x{t.vectors}x{t.lanes}"
+        words += f"_{self.last.rows}x{self.last.vectors}" if self.last else ""
         return symbol(f"volume{'_depthwise' * self.depthwise}", words, self.epilogue.key())
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
         """Pack w[oc, ic, kd, kh, kw] of all groups, flat, as [group][panel][ic][taps][channel of the panel]."""
         per, panel = w.shape[0] // groups, self.tile.panel
         taps = int(np.prod(w.shape[2:]))  # pyright: ignore
-        full = np.zeros((groups, -(-per // panel) * panel, w.shape[1], taps), self.tile.dtype.numpy)
+        full = np.zeros((groups, self._padded(per), w.shape[1], taps), self.tile.dtype.numpy)
         full[:, :per] = w.reshape(groups, per, w.shape[1], taps)
-        split = full.reshape(groups, -1, panel, w.shape[1], taps)
-        return np.ascontiguousarray(split.transpose(0, 1, 3, 4, 2)).ravel()
+        whole = full.shape[1] // panel * panel
+        parts = [full[:, :whole].reshape(groups, -1, panel, *full.shape[2:]), full[:, None, whole:]]
+        return np.concatenate([x.transpose(0, 1, 3, 4, 2).reshape(groups, -1) for x in parts], axis=1).ravel()
+
+    def _padded(self, outputs: int) -> int:
+        """Count the channels of all panels of a group."""
+        return -(-outputs // self.tile.panel) * self.tile.panel - self._spared
+
+    @property
+    def _spared(self) -> int:
+        """The channels that the last panel has fewer than others."""
+        return self.tile.panel - self.last.panel if self.last else 0
 
     def flops(self, sizes: Sizes) -> Dim:
         extents = product(sizes[n] for n in ("batch", "groups", "oc", "ic", "od", "oh", "kd", "kh"))
@@ -225,7 +242,27 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | self._constants() | self.interface
-        kinds = list(dict.fromkeys(map(self._kind, self._starts)))
+        given["slot_starts"] = channel_slots(self.epilogue)
+        s = self.symbol
+        given["block"] = f"(panel + 1 < g->panels ? {s}_block : {s}_last_block)" if self.last else f"{s}_block"
+        body = volume_text.DEPTHWISE if self.depthwise else volume_text.DENSE_PART
+        return [
+            prelude(t, self.epilogue),
+            DIVIDE,
+            square(t.lanes, t.dtype),
+            epilogue_of(s, t, self.epilogue),
+            fill(volume_text.CALL, **given),
+            *(self._tiles(cut, prefix) for cut, prefix in zip(self._cuts, (s, f"{s}_last"), strict=False)),
+            *(fill(text, **given) for text in (body, volume_text.ENTRY)),
+        ]
+
+    def _tiles(self, cut: RowOfTiles, prefix: str) -> str:
+        """Print the tiles of a row, and what goes through them for the panels of their width."""
+        t = cut.tile
+        given = names(t) | self._constants() | {"S": self.symbol, "P": prefix, "tiles": len(cut.starts)}
+        given |= {"R": t.rows, "U": self._abreast(t), "starts": ", ".join(map(str, cut.starts))}
+        kinds = list(dict.fromkeys(map(cut.kind, cut.starts)))
+        given["kinds"] = ", ".join(f"{prefix}_tile_{kinds.index(cut.kind(s))}" for s in cut.starts)
         channels = volume_text.ONE_ROW if self.single else volume_text.ROWS
         windows = [
             fill(
@@ -233,24 +270,14 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
                 **given,
                 kind=i,
                 begin=begin,
-                fetch="" if self.depthwise or t.vectors > WIDE else "".join(self._fetched(ranges)),
-                taps="".join(self._taps(ranges)),
+                fetch="" if self.depthwise or t.vectors > WIDE else "".join(cut.fetched(ranges, AHEAD)),
+                taps="".join(cut.taps(ranges, prefix)),
                 channels=fill(channels, **given, kind=i),
             )
             for i, (begin, ranges) in enumerate(kinds)
         ]
-        given["kinds"] = ", ".join(f"{self.symbol}_tile_{kinds.index(self._kind(s))}" for s in self._starts)
-        given["slot_starts"] = channel_slots(self.epilogue)
-        body = volume_text.DEPTHWISE if self.depthwise else volume_text.DENSE
-        return [
-            prelude(t, self.epilogue),
-            DIVIDE,
-            square(t.lanes, t.dtype),
-            epilogue_of(self.symbol, t, self.epilogue),
-            fill(volume_text.CALL, **given),
-            *windows,
-            *(fill(text, **given) for text in (volume_text.FINISH, body, volume_text.ENTRY)),
-        ]
+        block = "" if self.depthwise else volume_text.DENSE
+        return "".join((fill(volume_text.TAP, **given), *windows, fill(volume_text.FINISH + block, **given)))
 
     def _constants(self) -> dict[str, Any]:
         """Return the constants of the geometry by their names in the templates."""
@@ -259,8 +286,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         at, v = f"x + r * {sw * step}", names(t)["V"]
         return {
             "S": self.symbol,
-            "R": t.rows,
-            "U": 1 if self.depthwise or t.rows * t.vectors >= FEWEST_SUMS else 2,
+            "P": self.symbol,
+            "U": self._abreast(t),
             "IW": iw,
             "OW": ow,
             "KW": kw,
@@ -276,8 +303,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             else f"(front + d0 * g->dilation_d) * (g->ih * {iw})",
             "wrap": "\n        if (where >= o->ring) where -= o->ring;" if self.depthwise else "",
             "l2": t.isa.l2 // t.dtype.itemsize,
-            "tiles": len(self._starts),
-            "starts": ", ".join(map(str, self._starts)),
+            "spared": self._spared,
             "room": self._room,
             "ring": self._ring,
             "most": self._most,
@@ -286,15 +312,15 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "worthwhile": WORTHWHILE,
         }
 
-    def _fetched(self, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Print the fetching of what taps see some channels ahead: the processor does not guess it of planes apart."""
-        _, _, _, stride, dilation, _ = self.row
-        seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
-        line, fetched = 64 // self.tile.dtype.itemsize, -math.inf
-        for at, after in zip(seen, (*seen[1:], math.inf), strict=True):
-            if at - fetched >= line or (at > fetched and after - at >= line):
-                fetched = at
-                yield f"                __builtin_prefetch(xu + {AHEAD} * o->x_channel + {at});\n"
+    def _abreast(self, tile: Tile) -> int:
+        """Choose how many channels a tile adds up at a time, in sums of their own."""
+        return 1 if self.depthwise or tile.rows * tile.vectors >= FEWEST_SUMS else 2
+
+    @property
+    def _cuts(self) -> tuple[RowOfTiles, ...]:
+        """A row of the result as tiles, and as those of the last panel where it is narrower."""
+        step = self.tile.lanes if self.depthwise else 1
+        return tuple(RowOfTiles(t, self.row, step) for t in (self.tile, self.last) if t)
 
     @property
     def _room(self) -> int:
@@ -310,37 +336,6 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def _most(self) -> int:
         """The rows of a plane whose sums a depthwise convolution makes at once."""
         return max(1, self._room // (self.row[1] * self.tile.panel))
-
-    @property
-    def _starts(self) -> tuple[int, ...]:
-        """The first pixels of the tiles of a row; the last may overlap the one before, whose sums it leaves alone."""
-        width, pixels = self.row[1], self.tile.rows
-        return tuple(min(start, width - pixels) for start in range(0, width, pixels))
-
-    def _begin(self, start: int) -> int:
-        """Return the first pixel of the tile at `start` that is not of the tile before, too."""
-        return -start % self.tile.rows
-
-    def _kind(self, start: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-        """Return what tells tiles apart: their first pixel, and the pixels of each tap."""
-        return self._begin(start), self._ranges(start)
-
-    def _ranges(self, start: int) -> tuple[tuple[int, int], ...]:
-        """Return for each tap of a row the pixels of the tile at `start` for which it is inside: from, to."""
-        iw, _, kw, sw, dw, pw = self.row
-        pixels = range(self._begin(start), self.tile.rows)
-        inside = ([r for r in pixels if 0 <= (start + r) * sw + k * dw - pw < iw] for k in range(kw))
-        return tuple((found[0], found[-1] + 1) if found else (0, 0) for found in inside)
-
-    def _taps(self, ranges: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Print the taps of a row."""
-        step = self.row[4] * (self.tile.lanes if self.depthwise else 1)
-        for k, (low, high) in enumerate(ranges):
-            if low < high:
-                yield (
-                    f"                {self.symbol}_tap(acc[u], {low}, {high}, xu + {k * step},"
-                    f" wu + {k * self.tile.panel});\n"
-                )
 
 
 def _met(size: int, result: int, window: int, stride: int, dilation: int, padding: int) -> int:

@@ -16,8 +16,19 @@ IRC_INLINE void ${S}_inside(int64_t low, int64_t step, int64_t size, int64_t cou
     if (*begin > *end) *begin = *end;
 }
 
+/* What a tile reads: planes and rows of taps that are inside the input; how far apart channels, planes and rows of taps
+   are in x and w. */
+typedef struct {
+    int64_t channels, planes, rows, x_channel, x_plane, x_row, w_channel, w_plane;
+    int64_t where, plane, ring; /* of the first plane; elements of a plane, and of a ring of planes */
+} ${S}_window;
+
+typedef void ${S}_run(const ${S}_window *o, const $T *x, const $T *w, $T *sums, int more);
+"""
+
+TAP = """
 /* Adds one tap to the sums of pixels lo to hi of a tile. */
-IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
+IRC_INLINE void ${P}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *x, const $T *w) {
     $V b[$NV];
     __asm__ volatile("" ::: "memory"); /* weights of the next tap, loaded early, would displace sums */
     EACH(v < $NV) b[v] = ${V}_load_kept(w + v * $L);
@@ -26,18 +37,11 @@ IRC_INLINE void ${S}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *
         EACH(v < $NV) $add;
     }
 }
-
-/* What a tile reads: planes and rows of taps that are inside the input; how far apart channels, planes and rows of taps
-   are in x and w. */
-typedef struct {
-    int64_t channels, planes, rows, x_channel, x_plane, x_row, w_channel, w_plane;
-    int64_t where, plane, ring; /* of the first plane; elements of a plane, and of a ring of planes */
-} ${S}_window;
 """
 
 WINDOW = """
 /* The planes and rows of taps of U channels, of tiles of kind $kind; alone: there is one row. */
-IRC_INLINE void ${S}_taps_$kind($V acc[$U][$R][$NV], const int U, const int alone, const ${S}_window *o, const $T *x,
+IRC_INLINE void ${P}_taps_$kind($V acc[$U][$R][$NV], const int U, const int alone, const ${S}_window *o, const $T *x,
                                 const $T *w) {
     int64_t where = o->where;
     const int64_t planes = alone ? 1 : o->planes, rows = alone ? 1 : o->rows;
@@ -54,7 +58,7 @@ $fetch$taps            }
 }
 
 /* sums[R][$NR] = (more: the same +) products of a tile of kind $kind; the first $begin pixels are of another tile. */
-static void ${S}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
+static void ${P}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
     const ${S}_window *const o = given;
     $V acc[$U][$R][$NV];
     EACH(u < $U, r < $R, v < $NV) acc[u][r][v] = ($V){0};
@@ -77,22 +81,22 @@ $channels    IRC_FULL_UNROLL
 ONE_ROW = """\
     const int64_t channels = o->planes && o->rows ? o->channels : 0;
     for (; c + $U <= channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-        ${S}_taps_$kind(acc, $U, 1, o, x, w);
-    if ($U > 1 && c < channels) ${S}_taps_$kind(acc, 1, 1, o, x, w);
+        ${P}_taps_$kind(acc, $U, 1, o, x, w);
+    if ($U > 1 && c < channels) ${P}_taps_$kind(acc, 1, 1, o, x, w);
 """
 
 ROWS = """\
     if ($KW == 1 && o->planes == 1 && o->rows == 1) /* loops of one round would cost as much as the products */
         for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-            ${S}_taps_$kind(acc, $U, 1, o, x, w);
+            ${P}_taps_$kind(acc, $U, 1, o, x, w);
     for (; c + $U <= o->channels; c += $U, x += $U * o->x_channel, w += $U * o->w_channel)
-        ${S}_taps_$kind(acc, $U, 0, o, x, w);
-    if ($U > 1 && c < o->channels) ${S}_taps_$kind(acc, 1, 0, o, x, w);
+        ${P}_taps_$kind(acc, $U, 0, o, x, w);
+    if ($U > 1 && c < o->channels) ${P}_taps_$kind(acc, 1, 0, o, x, w);
 """
 
 FINISH = """
 /* Applies the epilogue to the sums [n pixels][$NR] of `channels` channels, and stores them, pixels side by side. */
-static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_t col, int64_t n, const $T *sums) {
+static void ${P}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_t col, int64_t n, const $T *sums) {
     for (int64_t first = 0; first < channels; first += $L) {
         const int64_t high = ${S}_least(channels - first, $L);
         for (int64_t p = 0; p < n; p += $L) {
@@ -110,12 +114,11 @@ static void ${S}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_
     }
 }
 
-typedef void ${S}_run(const ${S}_window *o, const $T *x, const $T *w, $T *sums, int more);
-static ${S}_run *const ${S}_kinds[] = {$kinds};
-static const int64_t ${S}_starts[] = {$starts};
+static ${S}_run *const ${P}_kinds[] = {$kinds};
+static const int64_t ${P}_starts[] = {$starts};
 
 /* Row `oy` of plane `oz` of the result.  x: row `row_0` of the input's planes. */
-IRC_INLINE void ${S}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t oy, const $T *x, int64_t row_0,
+IRC_INLINE void ${P}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t oy, const $T *x, int64_t row_0,
                          const $T *w, $T *sums, int more) {
     int64_t d0, d1, h0, h1;
     const int64_t front = oz * g->stride_d - g->pad_d, top = oy * g->stride_h - g->pad_h;
@@ -127,14 +130,15 @@ IRC_INLINE void ${S}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t
     const $T *const from = x + (top + h0 * g->dilation_h - row_0) * ($IW * $XS) - $PW * $XS;
     w += (d0 * g->kh + h0) * ($KW * $NR);
     for (int t = 0; t < $tiles; t++)
-        ${S}_kinds[t](o, from + ${S}_starts[t] * ($SW * $XS), w, sums + ${S}_starts[t] * $NR, more);
+        ${P}_kinds[t](o, from + ${P}_starts[t] * ($SW * $XS), w, sums + ${P}_starts[t] * $NR, more);
 }
 """
 
 DENSE = """
-/* Output rows r0 to r1, counted through all planes, of one panel.  With each row a share of the weights is fetched that
-   the next channels meet: processors do not guess it, since rows read what there is of them again and again. */
-static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t r0,
+/* Output rows r0 to r1, counted through all planes, of the panel that begins with channel `first`.  With each row a
+   share of the weights is fetched that the next channels meet: processors do not guess it, since rows read what there
+   is of them again and again. */
+static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t first, int64_t r0,
                        int64_t r1, $T *sums) {
     const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW, share = g->chunk * taps / (r1 - r0) + 1;
     ${S}_window window = {0, 0, 0, g->x_channel, g->dilation_d * plane, g->dilation_h * $IW, taps, g->kh * $KW * $NR,
@@ -145,21 +149,23 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
         int64_t oz = r0 / g->oh, oy = r0 % g->oh;
         for (int64_t r = r0; r < r1; r++, ahead += share) {
             for (int64_t i = 0; i < share; i += 64 / $size) __builtin_prefetch(ahead + i, 0, 2);
-            ${S}_row(g, &window, oz, oy, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR), c > 0);
+            ${P}_row(g, &window, oz, oy, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR), c > 0);
             if (++oy == g->oh) oy = 0, oz++;
         }
     }
-    const int64_t first = panel * $NR;
-    ${S}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW, (r1 - r0) * $OW, sums);
+    ${P}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW, (r1 - r0) * $OW, sums);
 }
+"""
 
+DENSE_PART = """
 /* Tasks begin to end: blocks of rows innermost, of images within a panel of channels, or of panels within an image:
  * what has more elements, weights or an image, comes from far, and is read once.  Of an image that no cache holds,
  * though, all panels meet a block at once, unless a panel's weights would be read again for too many. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
-    const int64_t weights = g->ic * g->kd * g->kh * $KW * $NR, rows = g->od * g->oh, of_image = g->blocks * g->panels;
-    const int64_t plane = g->ic * g->id * g->ih * $IW;
+    const int64_t depth = g->ic * g->kd * g->kh * $KW, weights = depth * $NR;
+    const int64_t of_group = depth * (g->panels * $NR - $spared), of_image = g->blocks * g->panels;
+    const int64_t rows = g->od * g->oh, plane = g->ic * g->id * g->ih * $IW;
     const int heavy = weights * g->panels > plane;
     const int large = plane > $l2 && g->blocks * weights < plane;
     for (; begin < end; begin++) {
@@ -171,9 +177,9 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         const int64_t block = large ? begin / g->panels % g->blocks : begin % g->blocks;
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
-        ${S}_block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-                   g->w + (group * g->panels + panel) * weights, panel, block * g->rows,
-                   ${S}_least((block + 1) * g->rows, rows), ($T *)own);
+        $block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
+               g->w + group * of_group + panel * weights, panel * $NR, block * g->rows,
+               ${S}_least((block + 1) * g->rows, rows), ($T *)own);
     }
 }
 
@@ -209,7 +215,7 @@ static void ${S}_gather(const ${S}_call *g, const $T *x, int64_t channel, int64_
 }
 
 /* Rows y0 to y1 of all planes of one panel.  The planes of the input that windows hold stand in a ring. */
-static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t y0,
+static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t panel, int64_t y0,
                        int64_t y1, $T *ring) {
     const int64_t slots = (g->kd - 1) * g->dilation_d + 1, first = panel * $L, top = y0 * g->stride_h - g->pad_h;
     const int64_t bottom = (y1 - 1) * g->stride_h - g->pad_h + (g->kh - 1) * g->dilation_h + 1;
@@ -227,8 +233,8 @@ static void ${S}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
         for (int64_t y = y0; y < y1; y += $most) {
             const int64_t end = ${S}_least(y + $most, y1);
             for (int64_t oy = y; oy < end; oy++)
-                ${S}_row(g, &window, oz, oy, ring, row, w, sums + (oy - y) * ($OW * $NR), 0);
-            ${S}_finish(o, first, ${S}_least(g->oc - first, $L), (oz * g->oh + y) * $OW, (end - y) * $OW, sums);
+                ${P}_row(g, &window, oz, oy, ring, row, w, sums + (oy - y) * ($OW * $NR), 0);
+            ${P}_finish(o, first, ${S}_least(g->oc - first, $L), (oz * g->oh + y) * $OW, (end - y) * $OW, sums);
         }
     }
 }
@@ -242,7 +248,7 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         const int64_t image = begin / g->blocks / g->panels, channel = 0;
         (void)channel;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->od * g->oh * $OW};$slot_starts
-        ${S}_block(g, &o, g->x + image * g->x_batch, g->w + panel * weights, panel, block * g->rows,
+        ${P}_block(g, &o, g->x + image * g->x_batch, g->w + panel * weights, panel, block * g->rows,
                    ${S}_least((block + 1) * g->rows, g->oh), ($T *)own);
     }
 }

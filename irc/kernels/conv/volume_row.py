@@ -1,0 +1,76 @@
+"""A row of a convolution of the taps inside, cut into tiles: which taps each pixel of a tile meets is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from irc.ir.types import DType
+from irc.kernels.core.isa import Isa
+from irc.kernels.core.tile import Tile
+
+PIXELS = 16  # of a tile, at most
+
+
+@dataclass(frozen=True)
+class RowOfTiles:
+    """The tiles of a row, as equal as possible.
+
+    tile: pixels × vectors of output channels.  row: of X and of the result the width, the window's, stride, dilation
+    and padding along it.  step: elements from one pixel of X to the next.
+    """
+
+    tile: Tile
+    row: tuple[int, int, int, int, int, int]
+    step: int = 1
+
+    @classmethod
+    def fitting(
+        cls, isa: Isa, dtype: DType, vectors: int, row: tuple[int, int, int, int, int, int], step: int = 1
+    ) -> Self | None:
+        """Cut a row into tiles of so many vectors, as high as registers allow; None if they hold no pixel."""
+        most = min((isa.registers - 1 - vectors) // vectors, PIXELS, row[1])
+        return cls(Tile(isa, dtype, -(-row[1] // -(-row[1] // most)), vectors), row, step) if most >= 1 else None
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The first pixels of the tiles; the last may overlap the one before, whose sums it leaves alone."""
+        width, pixels = self.row[1], self.tile.rows
+        return tuple(min(start, width - pixels) for start in range(0, width, pixels))
+
+    def kind(self, start: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Return what tells tiles apart: their first pixel, and the pixels of each tap."""
+        return self._begin(start), self.ranges(start)
+
+    def ranges(self, start: int) -> tuple[tuple[int, int], ...]:
+        """Return for each tap of a row the pixels of the tile at `start` for which it is inside: from, to."""
+        iw, _, kw, sw, dw, pw = self.row
+        pixels = range(self._begin(start), self.tile.rows)
+        inside = ([r for r in pixels if 0 <= (start + r) * sw + k * dw - pw < iw] for k in range(kw))
+        return tuple((found[0], found[-1] + 1) if found else (0, 0) for found in inside)
+
+    def fetched(self, ranges: Sequence[tuple[int, int]], ahead: int) -> Iterator[str]:
+        """Print the fetching of what taps see some channels ahead: the processor does not guess it of planes apart."""
+        _, _, _, stride, dilation, _ = self.row
+        seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
+        line, fetched = 64 // self.tile.dtype.itemsize, -math.inf
+        for at, after in zip(seen, (*seen[1:], math.inf), strict=True):
+            if at - fetched >= line or (at > fetched and after - at >= line):
+                fetched = at
+                yield f"                __builtin_prefetch(xu + {ahead} * o->x_channel + {at});\n"
+
+    def taps(self, ranges: Sequence[tuple[int, int]], prefix: str) -> Iterator[str]:
+        """Print the taps of a row."""
+        step = self.row[4] * self.step
+        for k, (low, high) in enumerate(ranges):
+            if low < high:
+                yield (
+                    f"                {prefix}_tap(acc[u], {low}, {high}, xu + {k * step},"
+                    f" wu + {k * self.tile.panel});\n"
+                )
+
+    def _begin(self, start: int) -> int:
+        """Return the first pixel of the tile at `start` that is not of the tile before, too."""
+        return -start % self.tile.rows
