@@ -21,7 +21,7 @@ from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, LOADS, SECOND_CACHE, costs_of
+from irc.kernels.core.costs import LATENCY, LOADS, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import kernel
@@ -34,7 +34,6 @@ OUTPUTS = (1, 2, 3, 4, 6, 8, 12)  # output channels of a tile
 VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
 CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
 RUN = 1024  # pixels of a row that are written at once, at least: memory is slow at many shorter pieces
-FIRST_CACHE = 32 << 10  # bytes
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
 WORTHWHILE = 50_000  # elements read and written below which one thread does all
@@ -167,17 +166,19 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
         if p.size != p.result or depth.size != depth.result:
             return
         fewest = 1 if p.ic <= INPUTS else p.oc / 2
-        shapes = ((o, v) for o in OUTPUTS for v in VECTORS if o <= p.oc and o * v + v + 1 <= isa.registers)
+        shapes = ((o, v) for o in OUTPUTS for v in VECTORS if o <= p.oc and o * v + v + 1 < isa.registers)
         found = [cls(Tile(isa, p.dtype, 1, v), p.ic, o, p.epilogue) for o, v in shapes if o >= fewest]
         if found:
-            yield min(found, key=lambda k: k.cycles(p))
+            fewer = p.ic > INPUTS  # times that X is read, of what is as fast else
+            yield min(found, key=lambda k: (k.cycles(p), -k.outputs * fewer))
 
     def cycles(self, problem: ConvProblem) -> float:
         p, t = problem, self.tile
         rows = -(-p.oc // self.outputs)
         whole, rest = divmod(p.pixels, t.panel)
         single = -(-rest // t.lanes)
-        again = self._again(p) if rows > 1 else 0.0
+        far = rows > 1 and self.block * p.ic * t.dtype.itemsize > t.isa.l2 // 2  # what is read again
+        again = t.isa.vector / costs_of(t.isa).stream if far else 0.0
 
         def tiles(count: int, vectors: int) -> float:
             sums = self.outputs * vectors
@@ -185,13 +186,6 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
             return count * ((step + again * vectors) * p.ic + TILE_BEGINS + STORED * sums)
 
         return p.images * p.groups * rows * (tiles(whole, t.vectors) + tiles(single, 1))
-
-    def _again(self, problem: ConvProblem) -> float:
-        """Estimate the cycles that a vector takes which several tiles of outputs read: from where a block stays."""
-        isa, held = self.tile.isa, self.block * problem.ic * self.tile.dtype.itemsize
-        if held <= FIRST_CACHE:
-            return 0.0
-        return isa.vector / (SECOND_CACHE if held <= isa.l2 // 2 else costs_of(isa).stream)
 
     @property
     def label(self) -> str:
