@@ -38,7 +38,7 @@ from irc.ops.resize import Resize
 from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
-from irc.selection.layouts import channels_first_pays, channels_last_pays
+from irc.selection.layouts import channels_first_pays, channels_last_pays, strided_product_pays
 from irc.selection.residency import constant_bytes
 from irc.selection.selector import worthwhile
 
@@ -65,6 +65,8 @@ REGROUPS = Transpose | Reshape | Squeeze | Unsqueeze
 """Those that may rearrange nothing but channels."""
 RANKS = range(3, 7)
 """Ranks of what may have its channels last: a signal's to an image's whose channels take three axes, or a volume's."""
+_END = (1 << 63) - 1
+"""Where a slice ends that goes on to the end of an axis."""
 FEWEST = 2
 """Convolutions in a region for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
 of both layouts and the way in and out are compared."""
@@ -85,6 +87,7 @@ def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
     alone = (x for x in _standing_alone(graph, taken, integers) if not _is_of_volumes(x))  # volumes that are taken pay
     region.left = {x for x in alone if not _alone_pays(x, isa, precision, weights)}
     region.first = {x for x in taken if channels_first_pays(x, isa, precision, weights)}
+    region.strided = {x for x in taken if _is_product_of_some(x) and strided_product_pays(x, isa, precision, weights)}
     if not integers and len(region.left) == len(taken):
         return 0
     for node in nodes:
@@ -105,6 +108,7 @@ class _Region:
         self.taken: set[Node] = set()  # convolutions that kernels take with the channels last
         self.left: set[Node] = set()  # convolutions for which rearranging their inputs and outputs does not pay
         self.first: set[Node] = set()  # those for which it pays to have the channels first among others
+        self.strided: set[Node] = set()  # those that are products of the pixels that their strides leave
         self._last: dict[tuple[Value, int], Value] = {}  # value, axes of its channels → the same with these last
         self._inside: dict[Value, int] = {}  # the values that were computed so → axes of their channels
 
@@ -281,7 +285,7 @@ class _Region:
     def _conv(self, node: Node) -> Value:
         x, w, *rest = node.inputs
         assert x is not None and w is not None
-        if not _is_product(node):
+        if not _is_product(node) and node not in self.strided:
             if _is_of_volumes(node):
                 return stacked_planes.convolved(self.graph, node, self.last(x))
             return self._wrapped(node, len(x.shape), (0,))[0]
@@ -289,8 +293,22 @@ class _Region:
         outputs, inputs = w.const.shape[:2]
         matrix = w.const.derived((inputs, outputs), lambda x: x.reshape(outputs, inputs).T)
         b = Builder(self.graph, node.name or node.op.name, node.loc)
-        y = b.MatMul(self.last(x), self.graph.add_constant(matrix, w.name))
-        return y if not rest or rest[0] is None else b.Add(y, rest[0])
+        pixels = self.last(x)
+        if node in self.strided:
+            pixels = self._seen(b, node, pixels)
+        y = b.MatMul(pixels, self.graph.add_constant(matrix, w.name))
+        if rest and rest[0] is not None:
+            y = b.Add(y, rest[0])
+        return y if node not in self.strided else b.Reshape(y, b.dims(shape_last(node.outputs[0])), special_zero=False)
+
+    def _seen(self, b: Builder, node: Node, pixels: Value) -> Value:
+        """Gather the pixels that the strides leave: [batch, pixels, channels]."""
+        assert isinstance(node.op, Conv)
+        axes = list(range(1, len(pixels.shape) - 1))
+        steps = spatial("Conv", "strides", node.op.strides, len(axes), 1)
+        left = b.Slice(pixels, [0] * len(axes), [_END] * len(axes), axes, list(steps))
+        batch, *space, channels = left.shape
+        return b.Reshape(left, b.dims((batch, product(space), channels)), special_zero=False)
 
     def _of_bytes(self, node: Node) -> Value:
         """Rewrite a convolution of bytes, which the kernel reads without what makes 32-bit integers of them."""
@@ -342,6 +360,15 @@ def _is_product(node: Node) -> bool:
     begin, end = window_padding(op, x.shape[2:], w.shape[2:])
     taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
     return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
+
+
+def _is_product_of_some(node: Node) -> bool:
+    """Tell whether a Conv is a matrix product of some of the pixels: one tap, strides, no padding, no groups."""
+    op, (x, w, *_) = node.op, node.inputs
+    assert isinstance(op, Conv) and x is not None and w is not None
+    begin, end = window_padding(op, x.shape[2:], w.shape[2:])
+    single = all(t == 1 for t in w.shape[2:]) and all(p == 0 for p in [*begin, *end])
+    return op.group == 1 and single and not _is_product(node) and not _is_of_volumes(node)
 
 
 def _standing_alone(graph: Graph, taken: Sequence[Node], integers: set[Node]) -> list[Node]:

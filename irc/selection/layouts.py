@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from irc.ir.dim import product
@@ -12,6 +13,7 @@ from irc.kernels.core.costs import MOVED, TRANSPOSED
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import Layout, likely
 from irc.kernels.core.registry import candidates
+from irc.kernels.gemm.problem import GemmProblem
 from irc.layout.stacked_planes import VOLUME
 from irc.ops.conv import Conv
 from irc.selection.planes import planes_of
@@ -50,6 +52,20 @@ def channels_first_pays(node: Node, isa: Isa, precision: str, weights: int | Non
     first, last = (cycles_in(layout, node, isa, precision, weights) for layout in LAYOUTS)
     moved = sum(likely(product(v.shape)) for v in (x, node.outputs[0]))
     return first is not None and (last is None or first + moved * TRANSPOSED < last)
+
+
+def strided_product_pays(node: Node, isa: Isa, precision: str, weights: int | None = None) -> bool:
+    """Tell whether a Conv of single pixels with the channels last is faster as a product of those that it sees.
+
+    weights: the bytes of all constants.  These pixels are copied, so that the product's rows stand side by side.
+    """
+    x, w, *_ = node.operands
+    batch, _, *space = node.outputs[0].shape
+    rows, (outputs, inputs) = product((batch, *space)), w.shape[:2]
+    problem = GemmProblem.contiguous(Epilogue(acc(x.dtype)), rows, outputs, inputs, True, precision)
+    found = min((k.cycles(problem) for k in candidates(problem, isa).values()), default=math.inf)
+    convolution = cycles_in("nhwc", node, isa, precision, weights)
+    return convolution is not None and found + likely(rows) * int(inputs) * MOVED < convolution
 
 
 def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, weights: int | None = None) -> float | None:

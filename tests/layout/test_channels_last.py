@@ -140,6 +140,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Array, int]] = {
     "shuffled channels": (shuffled, X, 3),
     "attention to branches": (attended, X, 3),
     "channels in groups": (of_groups, X, 3),
+    "strides of single pixels": (lambda b, x: conv(b, conv(b, x, 64, **SAME), 96, size=1, strides=(2, 1)), X, 2),
     "average": (lambda b, x: conv(b, b.AveragePool(conv(b, x, 8, **SAME), kernel=(2, 2)), 8, size=1), X, 2),
     "one channel in": (lambda b, x: conv(b, conv(b, x, 64, size=3, strides=(2, 2)), 8), random(2, 1, 12, 9), 1),
     "a plane of one pixel": (lambda b, x: b.Relu(conv(b, conv(b, x, 64, size=5), 64, size=1)), random(2, 8, 5, 5), 1),
@@ -270,6 +271,24 @@ def test_what_stays() -> None:
         before = [str(n.op) for n in graph.nodes]
         assert channels_last.run(graph, ISAS["avx512"]) == 0
         assert [str(n.op) for n in graph.nodes] == before
+
+
+@pytest.mark.parametrize("size", [(28, 28), (15, 10)])
+def test_single_pixels_with_strides_are_products(size: tuple[int, int]) -> None:
+    """The pixels that the strides leave are gathered."""
+
+    def reduced(b: Any, x: Any) -> Any:
+        return conv(b, b.Relu(conv(b, x, 256, size=1)), 512, size=1, strides=(2, 2))
+
+    x = random(1, 128, *size)
+    graph = graph_of(reduced, x)
+    wanted = evaluate(graph, {graph.inputs[0]: x})[0]
+    channels_last.run(graph, ISAS["avx2"])
+    assert not problems(graph)
+    assert [n.op.name for n in graph.nodes].count("MatMul") == 2
+    assert not any(isinstance(n.op, ChannelsLast) and n.op.op.name == "Conv" for n in graph.nodes)
+    (got,) = evaluate(graph, {graph.inputs[0]: x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2"])
