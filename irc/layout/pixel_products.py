@@ -12,6 +12,7 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, f64
 from irc.kernels import Isa
+from irc.kernels.conv.pointwise_nchw import FEW
 from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.registry import candidates
@@ -21,9 +22,6 @@ from irc.opdef.window import spatial, window_padding
 from irc.ops.conv import Conv
 from irc.passes.replace import replace_value
 from irc.selection.layouts import cycles_in
-
-FEW = 4
-"""Output channels, at most."""
 
 
 def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:

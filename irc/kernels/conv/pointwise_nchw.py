@@ -30,6 +30,7 @@ from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.vector.pixels import channel_slots
 
 INPUTS, MOST_INPUTS = 32, 128  # channels of a group's input, at most; and where outputs are of at most two tiles
+FEW = 4  # outputs of one group which are products of few rows from more inputs (`irc.layout.pixel_products`)
 OUTPUTS = (1, 2, 3, 4, 6, 8, 12)  # output channels of a tile
 VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
 CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
@@ -159,7 +160,8 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variant of the best tile."""
         p, depth = problem, problem.depth
-        if p.layout != "nchw" or p.dtype not in (f32, f64) or not 0 < p.ic <= MOST_INPUTS or not p.oc or p.taps > 1:
+        most = INPUTS if p.groups == 1 and p.oc <= FEW else MOST_INPUTS
+        if p.layout != "nchw" or p.dtype not in (f32, f64) or not 0 < p.ic <= most or not p.oc or p.taps > 1:
             return
         if p.strides != (1, 1) or depth.stride != 1 or any(n != 0 for n in (*p.padding, depth.padding)):
             return
