@@ -26,6 +26,7 @@ from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.layout.transposed_conv import Interleave
 from irc.opdef.base import Op
 from irc.opdef.builder import Builder
+from irc.opdef.run_sizes import TO_THE_END
 from irc.opdef.window import spatial, window_padding
 from irc.ops.concat import Concat
 from irc.ops.conv import Conv
@@ -65,8 +66,6 @@ REGROUPS = Transpose | Reshape | Squeeze | Unsqueeze
 """Those that may rearrange nothing but channels."""
 RANKS = range(3, 7)
 """Ranks of what may have its channels last: a signal's to an image's whose channels take three axes, or a volume's."""
-_END = (1 << 63) - 1
-"""Where a slice ends that goes on to the end of an axis."""
 FEWEST = 2
 """Convolutions in a region for which rearranging its inputs and outputs pays in any case; of a single one, the kernels
 of both layouts and the way in and out are compared."""
@@ -303,10 +302,8 @@ class _Region:
 
     def _seen(self, b: Builder, node: Node, pixels: Value) -> Value:
         """Gather the pixels that the strides leave: [batch, pixels, channels]."""
-        assert isinstance(node.op, Conv)
         axes = list(range(1, len(pixels.shape) - 1))
-        steps = spatial("Conv", "strides", node.op.strides, len(axes), 1)
-        left = b.Slice(pixels, [0] * len(axes), [_END] * len(axes), axes, list(steps))
+        left = b.Slice(pixels, [0] * len(axes), [TO_THE_END] * len(axes), axes, _steps(node))
         batch, *space, channels = left.shape
         return b.Reshape(left, b.dims((batch, product(space), channels)), special_zero=False)
 
@@ -352,23 +349,27 @@ def _of_planes(node: Node) -> bool:
 
 def _is_product(node: Node) -> bool:
     """Tell whether a Conv is a matrix product: one tap, no stride, no padding, no groups."""
-    op = node.op
-    assert isinstance(op, Conv)
-    x, w = node.inputs[0], node.inputs[1]
-    assert x is not None and w is not None
-    rank = len(x.shape) - 2
-    begin, end = window_padding(op, x.shape[2:], w.shape[2:])
-    taps = (*w.shape[2:], *spatial("Conv", "strides", op.strides, rank, 1))
-    return op.group == 1 and all(t == 1 for t in taps) and all(p == 0 for p in [*begin, *end])
+    return _is_of_pixels(node) and all(step == 1 for step in _steps(node))
 
 
 def _is_product_of_some(node: Node) -> bool:
-    """Tell whether a Conv is a matrix product of some of the pixels: one tap, strides, no padding, no groups."""
+    """Tell whether a Conv is a matrix product of the pixels that its strides leave."""
+    return _is_of_pixels(node) and not _is_product(node) and not _is_of_volumes(node)
+
+
+def _is_of_pixels(node: Node) -> bool:
+    """Tell whether a Conv has windows of one tap, no padding and no groups."""
     op, (x, w, *_) = node.op, node.inputs
     assert isinstance(op, Conv) and x is not None and w is not None
     begin, end = window_padding(op, x.shape[2:], w.shape[2:])
-    single = all(t == 1 for t in w.shape[2:]) and all(p == 0 for p in [*begin, *end])
-    return op.group == 1 and single and not _is_product(node) and not _is_of_volumes(node)
+    return op.group == 1 and all(t == 1 for t in w.shape[2:]) and all(p == 0 for p in [*begin, *end])
+
+
+def _steps(node: Node) -> list[int]:
+    """Return the strides of a Conv along each axis of space."""
+    op, x = node.op, next(iter(node.operands))
+    assert isinstance(op, Conv)
+    return list(spatial("Conv", "strides", op.strides, len(x.shape) - 2, 1))
 
 
 def _standing_alone(graph: Graph, taken: Sequence[Node], integers: set[Node]) -> list[Node]:

@@ -6,8 +6,6 @@ leaves most of its rows empty.  As a product of few rows, W[oc, ic] · X[ic, pix
 
 from __future__ import annotations
 
-import math
-
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32, f64
@@ -15,13 +13,12 @@ from irc.kernels import Isa
 from irc.kernels.conv.pointwise_nchw import FEW
 from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import Epilogue, acc
-from irc.kernels.core.registry import candidates
 from irc.kernels.gemm.problem import GemmProblem
 from irc.opdef.builder import Builder
 from irc.opdef.window import spatial, window_padding
 from irc.ops.conv import Conv
 from irc.passes.replace import replace_value
-from irc.selection.layouts import cycles_in
+from irc.selection.layouts import cycles_in, cycles_of_product
 
 
 def run(graph: Graph, isa: Isa, precision: str = "highest") -> int:
@@ -55,7 +52,7 @@ def _is_product_cheaper(node: Node, isa: Isa, precision: str) -> bool:
     x, w, *_ = node.operands
     pixels, epilogue = product(x.shape[2:]), Epilogue(acc(x.dtype))
     problem = GemmProblem.contiguous(epilogue, w.shape[0], pixels, x.shape[1], False, precision)
-    found = min((k.cycles(problem) for k in candidates(problem, isa).values()), default=math.inf)
+    found = cycles_of_product(problem, isa)
     waiting = problem.streamed * x.dtype.itemsize / costs_of(isa).stream
     images = int(x.shape[0]) if x.shape[0].is_const else 1
     convolution = cycles_in("nchw", node, isa, precision)

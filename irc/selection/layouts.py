@@ -62,10 +62,16 @@ def strided_product_pays(node: Node, isa: Isa, precision: str, weights: int | No
     x, w, *_ = node.operands
     batch, _, *space = node.outputs[0].shape
     rows, (outputs, inputs) = product((batch, *space)), w.shape[:2]
-    problem = GemmProblem.contiguous(Epilogue(acc(x.dtype)), rows, outputs, inputs, True, precision)
-    found = min((k.cycles(problem) for k in candidates(problem, isa).values()), default=math.inf)
+    found = cycles_of_product(
+        GemmProblem.contiguous(Epilogue(acc(x.dtype)), rows, outputs, inputs, True, precision), isa
+    )
     convolution = cycles_in("nhwc", node, isa, precision, weights)
     return convolution is not None and found + likely(rows) * int(inputs) * MOVED < convolution
+
+
+def cycles_of_product(problem: GemmProblem, isa: Isa) -> float:
+    """Estimate the cycles of the fastest kernel for a product; infinite if there is none."""
+    return min((k.cycles(problem) for k in candidates(problem, isa).values()), default=math.inf)
 
 
 def cycles_in(layout: Layout, node: Node, isa: Isa, precision: str, weights: int | None = None) -> float | None:

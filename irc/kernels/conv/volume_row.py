@@ -27,12 +27,10 @@ class RowOfTiles:
     step: int = 1
 
     @classmethod
-    def fitting(
-        cls, isa: Isa, dtype: DType, vectors: int, row: tuple[int, int, int, int, int, int], step: int = 1
-    ) -> Self | None:
+    def fitting(cls, isa: Isa, dtype: DType, vectors: int, row: tuple[int, int, int, int, int, int]) -> Self | None:
         """Cut a row into tiles of so many vectors, as high as registers allow; None if they hold no pixel."""
         most = min((isa.registers - 1 - vectors) // vectors, PIXELS, row[1])
-        return cls(Tile(isa, dtype, -(-row[1] // -(-row[1] // most)), vectors), row, step) if most >= 1 else None
+        return cls(Tile(isa, dtype, -(-row[1] // -(-row[1] // most)), vectors), row) if most >= 1 else None
 
     @property
     def starts(self) -> tuple[int, ...]:
