@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 from irc.ir.types import DType
@@ -54,13 +55,15 @@ class RowOfTiles:
         _, _, _, stride, dilation, _ = self.row
         seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
         line, fetched = 64 // self.tile.dtype.itemsize, -math.inf
-        for at, after in zip(seen, (*seen[1:], math.inf), strict=True):
+        for at, after in pairwise((*seen, math.inf)):
             if at - fetched >= line or (at > fetched and after - at >= line):
                 fetched = at
                 yield f"                __builtin_prefetch(xu + {ahead} * o->x_channel + {at});\n"
 
     def taps(self, ranges: Sequence[tuple[int, int]], prefix: str) -> Iterator[str]:
         """Print the taps of a row."""
+        if not any(low < high for low, high in ranges):
+            yield "                (void)acc, (void)xu, (void)wu; /* all that they see is padding */\n"
         step = self.row[4] * self.step
         for k, (low, high) in enumerate(ranges):
             if low < high:
