@@ -104,7 +104,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
                 if cut is None or (vectors - 1) * lanes >= outputs:
                     continue
                 rest = -(-(outputs % (vectors * lanes)) // lanes)
-                last = RowOfTiles.fitting(each, p.dtype, rest, row) if 0 < rest < vectors else None
+                narrower = rest < vectors and rest in REACHED
+                last = RowOfTiles.fitting(each, p.dtype, rest, row) if narrower else None
                 one = cls(cut.tile, row, single, depthwise, p.epilogue, last.tile if last else None)
                 if max(len(c.starts) for c in one._cuts) <= TILES and one._fits(p):
                     yield one
