@@ -41,7 +41,7 @@ from irc.kernels.vector.pixels import channel_slots
 
 WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: they stay in the first cache
 SUMS = 4  # part of the stack for sums: 1 / SUMS
-FEW_TASKS = 8  # with fewer, rows are split further
+FEW_TASKS = 4  # with fewer, rows are split further: tasks that read all weights for a row each wait for them
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
 FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}

@@ -2,9 +2,9 @@
 
 CALL = """
 typedef struct {$fields
-    /* The plan: panels of output channels; `blocks` blocks of `rows` rows of a plane's or a volume's; channels that are
-       added up at a time. */
-    int64_t panels, rows, blocks, chunk;
+    /* The plan: panels of output channels; `blocks` blocks of `rows` rows of a plane's or a volume's, of which there is
+       room for the sums of `fit`; channels that are added up at a time. */
+    int64_t panels, rows, blocks, fit, chunk;
 } ${S}_call;
 
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -159,8 +159,9 @@ static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
 
 DENSE_PART = """
 /* Tasks begin to end: blocks of rows innermost, of images within a panel of channels, or of panels within an image:
- * what has more elements, weights or an image, comes from far, and is read once.  Of an image that no cache holds,
- * though, all panels meet a block at once, unless a panel's weights would be read again for too many. */
+ * what has more elements, weights or an image, comes from far, and is read once, by as many blocks at a time as fit.
+ * Of an image that no cache holds, though, all panels meet a block at once, unless a panel's weights would be read
+ * again for too many. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t depth = g->ic * g->kd * g->kh * $KW, weights = depth * $NR;
@@ -168,18 +169,19 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const int64_t rows = g->od * g->oh, plane = g->ic * g->id * g->ih * $IW;
     const int heavy = weights * g->panels > plane;
     const int large = plane > $l2 && g->blocks * weights < plane;
-    for (; begin < end; begin++) {
+    for (int64_t count; begin < end; begin += count) {
         const int64_t at = begin / g->blocks, line = g->panels * g->groups;
         const int64_t image = large ? begin / of_image / g->groups : heavy ? at % g->batch : at / line;
         const int64_t index = heavy ? at / g->batch : at % line;
         const int64_t panel = large ? begin % g->panels : index % g->panels;
         const int64_t group = large ? begin / of_image % g->groups : index / g->panels, channel = group * g->oc;
         const int64_t block = large ? begin / g->panels % g->blocks : begin % g->blocks;
+        count = large ? 1 : ${S}_least(${S}_least(g->fit, g->blocks - block), end - begin);
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         $block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
                g->w + group * of_group + panel * weights, panel * $NR, block * g->rows,
-               ${S}_least((block + 1) * g->rows, rows), ($T *)own);
+               ${S}_least((block + count) * g->rows, rows), ($T *)own);
     }
 }
 
@@ -188,9 +190,10 @@ static void ${S}_plan(${S}_call *g) {
     g->chunk = $weights / (g->kd * g->kh * $KW * $NR);
     if (g->chunk < $U) g->chunk = $U;
     const int64_t rows = g->od * g->oh, tasks = g->batch * g->groups * g->panels, least = $few / tasks + 1;
-    const int64_t most = ${S}_least($room / ($OW * $NR), (rows + least - 1) / least);
+    const int64_t room = $room / ($OW * $NR), most = ${S}_least(room, (rows + least - 1) / least);
     g->blocks = (rows + most - 1) / most;
     g->rows = (rows + g->blocks - 1) / g->blocks;
+    g->fit = room / g->rows;
 }
 """
 
