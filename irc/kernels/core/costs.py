@@ -51,7 +51,9 @@ class Costs:
 
 
 COSTS = {
-    "avx512": Costs({(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, winograd_stream=4.5),
+    "avx512": Costs(
+        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, winograd_stream=4.5, blocks=0.84
+    ),
     "avx512 in halves": Costs(
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
     ),

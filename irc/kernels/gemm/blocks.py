@@ -27,6 +27,8 @@ from irc.kernels.gemm.packed import (
     PARTS,
     SPLIT,
     TILES_PER_TASK,
+    WAY,
+    WAYS,
     WIDE,
     WORTHWHILE,
     GemmKernel,
@@ -42,6 +44,9 @@ DEEP = 2
 """Sums of LONGEST_SUM products that a tile adds up in a block, at most: C is read and written once for each."""
 READ_AGAIN = 0.5
 """Cycles to read an element of A again for the next columns."""
+CONFLICT, CONFLICTS = 1.09, 4.0
+"""How many times as long products take if the rows of a tile of A are more lines than the first cache holds at places
+that are a multiple of WAY apart; and if they are more than twice as many (as measured on Zen 5)."""
 
 _B, _FETCH = {"b": "const $T *"}, {"next": "int64_t ", "ahead": "const $T *", "hop": "int64_t "}
 _TILE = (
@@ -160,6 +165,9 @@ class BlocksGemmKernel(GemmKernel):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k / quality
+        rows = min(m, t.rows)
+        if rows > WAYS and problem.a[2] % (WAY // t.dtype.itemsize) == 0:
+            products *= CONFLICT if rows <= 2 * WAYS else CONFLICTS
         ended = storing_cycles(t.isa, m, n, t.lanes) + (m * ROW_ENDED if n % t.lanes else 0)
         again = m * k * (-(-n // self._columns(k)) - 1) * READ_AGAIN
         return likely(problem.count) * (products + again + ended) + self._waiting(problem)
