@@ -119,13 +119,18 @@ class TopKLoops:
             width = index(side) if count % side == 0 else b.let((index(count) - start).min(side), "width")
             best = Best(b, k, side)
             turned = best.keys if columns else b.alloc(self.x.dtype, [AT_ONCE * side], "turned")
+            whole = width  # vectors of the rows, with nothing behind the last of them, which nobody looks at
+            if not columns and count % LANES != 0:
+                whole = b.let((width + (LANES - 1)) // index(LANES) * index(LANES), "whole")
+                with b.for_(AT_ONCE * side, "simd", "c") as c:
+                    b.store(turned, c, 0)
 
             def step(taker: Taker, j: Expr, times: int, first: int | None = None) -> None:
                 if not columns:  # turned first: compilers make little of vectors of elements that stand apart
                     with b.for_(width, name="c") as c:
                         for r in range(times):
                             b.store(turned, c + r * side, self.x[start + c, j + r, 0])
-                    taker.take(width, j, times, lambda c, r: self._key(turned[c + r * side]), first)
+                    taker.take(whole, j, times, lambda c, r: self._key(turned[c + r * side]), first)
                     return
                 # whole vectors: behind the columns are those of the next row, and behind the last one is nothing
                 at = b.let((share * index(n) + j) * index(inner) + start, "at")
