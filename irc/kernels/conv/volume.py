@@ -42,8 +42,7 @@ from irc.kernels.vector.pixels import channel_slots
 WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: they stay in the first cache
 SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 4  # with fewer, rows are split further: tasks that read all weights for a row each wait for them
-REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.84, 1: 0.88}  # part of the peak of tiles so many vectors wide
-FAR = {1: 1.0, 2: 1.0, 3: 1.4, 4: 1.8, 6: 2.4}  # times as long that tiles so wide wait for weights that are far away
+REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.9, 1: 0.88}  # part of the peak of tiles so many vectors wide
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
@@ -131,8 +130,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         products = rows * (each[0] * (panels - len(cuts) + 1) + sum(each[1:])) * p.ic
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
         size = groups * self._padded(outputs) * p.ic * p.taps * t.dtype.itemsize
-        far = 1.0 if size <= t.isa.l2 or in_halves(t.isa) else FAR[t.vectors]  # halves take long enough to hide it
-        return p.images * (groups * (products + turned)) + p.waiting(t.isa, size) * far * self._readings(p, size)
+        return p.images * (groups * (products + turned)) + p.waiting(t.isa, size) * self._readings(p, size)
 
     def _row_cycles(self, cut: RowOfTiles, problem: ConvProblem) -> float:
         """Estimate the cycles of a row of taps of one channel, for a row of the result and a panel."""
