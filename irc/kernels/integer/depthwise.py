@@ -98,10 +98,16 @@ static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B
     for (int64_t u = 0; u < w->units; u++) {
         for (int64_t j = 0; j < w->groups; j++, to += $bytes) {
             const $B *from[$step];
-            for (int t = 0; t < $step; t++) {
-                const int64_t tap = j * $step + t, x = u * w->joint * g->stride_w + tap * g->dilation_w - g->pad_w;
-                const int there = inside && tap < taps && x >= 0 && x < g->iw;
-                from[t] = there ? image + line * g->x_row + x * g->x_pixel : beyond;
+            const int64_t x = u * w->joint * g->stride_w + j * $step * g->dilation_w - g->pad_w;
+            if (inside && x >= 0 && x + $before * g->dilation_w < g->iw) { /* taps behind the last have weights of 0 */
+                const $B *const at = image + line * g->x_row + x * g->x_pixel;
+                for (int t = 0; t < $step; t++) from[t] = at + t * (g->dilation_w * g->x_pixel);
+            } else {
+                for (int t = 0; t < $step; t++) {
+                    const int64_t tap = j * $step + t, there = x + t * g->dilation_w;
+                    const int seen = inside && tap < taps && there >= 0 && there < g->iw;
+                    from[t] = seen ? image + line * g->x_row + there * g->x_pixel : beyond;
+                }
             }
             int64_t v = first;
 $two            for (; v < last; v++)
@@ -196,9 +202,13 @@ void $S($parameters) {
 """
 
 _TILES = """\
-                for (; $condition && w->units - u >= $N; u += $N)
+                for (; $condition && g->ow / $U - u >= $N; u += $N)
                     ${S}_tile($N, $U, w, &o, ring + (v * w->units + u) * w->groups * $bytes, at, panel, start,
-                              line * g->ow + u * $U, c, g->ow - u * $U);"""
+                              line * g->ow + u * $U, c, $N * $U);"""
+_LAST = """
+                if (u < w->units) /* the first of two windows */
+                    ${S}_tile(1, 2, w, &o, ring + (v * w->units + u) * w->groups * $bytes, at, panel, start,
+                              line * g->ow + 2 * u, c, 1);"""
 
 _STORE_ONE = """
 IRC_INLINE void ${S}_finish(const int n, const ${S}_work *w, const ${S}_out *o, const $M *acc, int64_t pixel, int64_t c,
@@ -350,6 +360,7 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
         given: dict[str, Any] = self.given(tile) | {
             "P": PIXELS,
             "step": STEP[self.unit],
+            "before": STEP[self.unit] - 1,
             "bytes": self.isa.vector,
             "widened": turned if fours and self.signed else loaded,
             "dot": f"irc_fours_{bits}(&{sums}, x, b[k])"
@@ -376,7 +387,8 @@ class IntegerDepthwiseKernel(WindowsOfBytes):
         given["ends"] = fill(_STORE_BYTES if self.stored in BYTES else _STORE_ONE, **given)
         shapes = [(n // u, u) for u in (2, 1) for n in (PIXELS, PIXELS // 2, PIXELS // 4, PIXELS // 8) if n >= u]
         conditions = {2: "joint", 1: "!joint"}
-        given["tiles"] = "\n".join(fill(_TILES, **given, N=n, U=u, condition=conditions[u]) for n, u in shapes)
+        tiles = "\n".join(fill(_TILES, **given, N=n, U=u, condition=conditions[u]) for n, u in shapes)
+        given["tiles"] = tiles + fill(_LAST, **given)
         return [
             *self.shared(tile),
             *([FOURS[bits]] if fours else []),
