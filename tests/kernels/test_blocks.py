@@ -71,6 +71,6 @@ def test_selection() -> None:
 
     assert chosen("avx2", 512, 64, 2048) is chosen("avx2", 300, 40, 1300) is BlocksGemmKernel
     assert chosen("avx2", 3136, 64, 64) is SmallBGemmKernel
-    assert chosen("avx512", 512, 64, 3072) is BlocksGemmKernel
+    assert chosen("avx512", 512, 64, 2048) is chosen("avx512", 512, 64, 3072) is BlocksGemmKernel
     assert BlocksGemmKernel not in {chosen(isa, 128, 768, 768) for isa in ("avx512", "avx2")}
     assert chosen("avx512", 1000, 128, 1024) is not BlocksGemmKernel  # rows of A at the same places of the first cache

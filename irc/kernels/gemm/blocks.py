@@ -27,7 +27,6 @@ from irc.kernels.gemm.packed import (
     PARTS,
     SPLIT,
     TILES_PER_TASK,
-    WAY,
     WAYS,
     WIDE,
     WORTHWHILE,
@@ -166,7 +165,7 @@ class BlocksGemmKernel(GemmKernel):
         quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k / quality
         rows = min(m, t.rows)
-        if rows > WAYS and problem.a[2] % (WAY // t.dtype.itemsize) == 0:
+        if in_place.rows_conflict(problem, rows):
             products *= CONFLICT if rows <= 2 * WAYS else CONFLICTS
         ended = storing_cycles(t.isa, m, n, t.lanes) + (m * ROW_ENDED if n % t.lanes else 0)
         again = m * k * (-(-n // self._columns(k)) - 1) * READ_AGAIN

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import Piece, fill, piece
 from irc.kernels.core.tile import LAST_COLUMNS, WHOLE_COLUMNS, Tile, Variants, body_of, epilogue_of, names, table_of
+from irc.kernels.gemm.packed import WAY, WAYS
+from irc.kernels.gemm.problem import GemmProblem
 
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, $b_parameters, const $T *from, int64_t from_row,
@@ -103,3 +105,8 @@ def block(
         choose=body_of(tile, variants.narrow, "rows"),
         plain=int(not epilogue.key()),
     )
+
+
+def rows_conflict(problem: GemmProblem, rows: int) -> bool:
+    """Tell whether so many rows of A are more lines, a multiple of WAY apart, than the first cache holds."""
+    return rows > WAYS and problem.a[2] % (WAY // problem.dtype.itemsize) == 0

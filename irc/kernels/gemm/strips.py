@@ -25,7 +25,7 @@ from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import in_place
-from irc.kernels.gemm.packed import LONGEST_SUM, WAY, WAYS, WORTHWHILE, GemmKernel, packing_columns
+from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 
 TILES_PER_TASK = 16
@@ -279,7 +279,7 @@ class StripsGemmKernel(GemmKernel):
         packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
-        if min(m, t.rows) > WAYS and problem.a[2] % (WAY // t.dtype.itemsize) == 0:
+        if in_place.rows_conflict(problem, min(m, t.rows)):
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
