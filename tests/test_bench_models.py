@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,16 +14,7 @@ import pytest
 
 import irc
 from irc.toolchain.c_compiler import find_compiler
-
-BENCH = Path(__file__).resolve().parent.parent / "bench"
-
-
-def module(name: str) -> ModuleType:
-    sys.path.insert(0, str(BENCH))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(BENCH))
+from tests.support.benchmarks import BENCH, module
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +9,16 @@ import pytest
 
 import irc
 from irc import driver
+from tests.support.benchmarks import module
 
-BENCH = Path(__file__).parents[2] / "bench"
 SEEDS = {"x86-64-v2": 1, "x86-64-v3": 13, "x86-64-v4": 3, "aarch64": 4}
 LARGEST = 30_000_000  # bytes of a model: larger ones take long to draw, and choose as smaller ones do
 
 
-@pytest.fixture(scope="module")
-def sweep() -> Iterator[Any]:
-    """Import the benchmark, a script beside its modules."""
-    sys.path.insert(0, str(BENCH))
-    try:
-        yield importlib.import_module("sweep")
-    finally:
-        sys.path.remove(str(BENCH))
-
-
 @pytest.mark.parametrize("count", [200, pytest.param(3000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("target", SEEDS)
-def test_random_layers(tmp_path: Path, sweep: Any, target: str, count: int) -> None:
+def test_random_layers(tmp_path: Path, target: str, count: int) -> None:
+    sweep: Any = module("sweep")
     file, failed = tmp_path / "layer.onnx", list[str]()
     for index in range(count):
         layer = sweep.draw(SEEDS[target], index, list(sweep.FAMILIES))
