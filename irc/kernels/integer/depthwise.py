@@ -99,7 +99,7 @@ static void ${S}_row(const ${S}_work *w, const $B *image, int64_t line, const $B
         for (int64_t j = 0; j < w->groups; j++, to += $bytes) {
             const $B *from[$step];
             const int64_t x = u * w->joint * g->stride_w + j * $step * g->dilation_w - g->pad_w;
-            if (inside && x >= 0 && x + ($step - 1) * g->dilation_w < g->iw) { /* others have weights of 0 */
+            if (inside && x >= 0 && x + ($step - 1) * g->dilation_w < g->iw) { /* behind the taps weights are 0 */
                 const $B *const at = image + line * g->x_row + x * g->x_pixel;
                 for (int t = 0; t < $step; t++) from[t] = at + t * (g->dilation_w * g->x_pixel);
             } else {
