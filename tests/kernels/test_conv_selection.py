@@ -113,11 +113,13 @@ def test_long_sequences(isa: str, precision: str, dilation: int) -> None:
 
 @pytest.mark.parametrize(("isa", "precision"), TILES)
 def test_tiles_of_bf16(isa: str, precision: str) -> None:
-    for ic, oc, plane in RESNET:  # three terms are six products, which planes of whole tiles of 4 × 4 save as well
-        exact = WinogradKernel if precision == "highest" and plane[0] % 4 == 0 else SplitConvKernel
-        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is exact
-    for shape in [*OTHERS, SMALL]:
-        assert selected(isa, precision, "nhwc", *shape) is SplitConvKernel, shape
+    exact = precision == "highest"  # three terms are six products: vectors are as good where they save as many
+    for ic, oc, plane in RESNET:
+        assert selected(isa, precision, "nhwc", ic, oc, plane, (3, 3)) is (WinogradKernel if exact else SplitConvKernel)
+    stem, halved = OTHERS
+    for shape in (stem, SMALL):  # few channels or pixels for what is split
+        assert selected(isa, precision, "nhwc", *shape) is (NhwcConvKernel if exact else SplitConvKernel), shape
+    assert selected(isa, precision, "nhwc", *halved) is SplitConvKernel
     assert selected(isa, precision, "nhwc", 64, 64, (W, W), (3, 3)) is WinogradKernel, "its size must be known"
 
 

@@ -151,7 +151,7 @@ def test_selection() -> None:
         assert split_conv(amx, precision, 1, 1, (56, 56), *square, plain()) is None
         dots = split_conv(ISAS["avx512_bf16"], precision, 64, 64, (56, 56), *square, plain())
         assert (dots is not None and dots.unit == "dot") == (precision == "medium")
-    first = split_conv(amx, "highest", 3, 64, (112, 112), (7, 7), (2, 2), plain())
+    first = split_conv(amx, "high", 3, 64, (112, 112), (7, 7), (2, 2), plain())
     assert first is not None and first.few == 3 and first.depth(3) == 7 * 32
     assert split_conv(amx, "high", 1, 64, (224, 224), (5, 5), (1, 1), plain()) is None
 

@@ -383,9 +383,9 @@ def test_instruction_sets() -> None:
 
 # ------------------------------------------------------------------------------- whole programs
 def two_layers(b: Any, x: Any) -> Any:
-    hidden = b.MatMul(x, random(96, 160) / 10)
+    hidden = b.MatMul(x, random(256, 320) / 16)
     hidden = b.Mul(hidden, b.Add(b.Erf(b.Mul(hidden, 0.70710678)), 1.0))
-    return b.Add(b.MatMul(hidden, random(160, 96, seed=1) / 13), x)
+    return b.Add(b.MatMul(hidden, random(320, 256, seed=1) / 18), x)
 
 
 def program(graph: Any, precision: str, isa: str = "amx") -> Any:
@@ -396,22 +396,25 @@ def program(graph: Any, precision: str, isa: str = "amx") -> Any:
     return lower(graph, group.run(graph), "test")
 
 
+def kernels_of(made: Any) -> list[Any]:
+    return [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
+
+
 @pytest.mark.parametrize("rows", [None, M], ids=["static", "symbolic"])
 @pytest.mark.parametrize("precision", TERMS)
 def test_compiled(precision: str, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through selection, interpretation and C; the emulation replaces the processor, and nobody is asked for AMX."""
-    x = random(2, 200, 96)  # as many rows as threads divide
-    graph = graph_of(two_layers, x, shapes=[(2, rows or 200, 96)])
+    x = random(2, 200, 256)  # as many rows as threads divide
+    graph = graph_of(two_layers, x, shapes=[(2, rows or 200, 256)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, precision)
-    calls = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
-    assert [(k.terms, type(k)) for k in calls] == [(TERMS[precision], SplitGemmKernel)] * 2
+    assert [(k.terms, type(k)) for k in kernels_of(made)] == [(TERMS[precision], SplitGemmKernel)] * 2
     (found,) = interp.run(made, [x])
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
     monkeypatch.setenv("CC", emulating(tmp_path))
     library = Library(made, tmp_path)
     for size in [200] if rows is None else [45, 1, 200]:
-        x = random(2, size, 96, seed=size)
+        x = random(2, size, 256, seed=size)
         graph = graph_of(two_layers, x)
         (wanted,) = evaluate(graph, {graph.inputs[0]: x})
         (found,) = library.run(library.context([size] if rows else []), [x], [x.shape])
@@ -498,7 +501,7 @@ def test_native_asks_the_system(allowed: bool, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.skipif(matrix_units.permitted(), reason="this machine has AMX")
 def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", " ".join([installed()[0], *emulation()]))
-    library = Library(program(graph_of(two_layers, random(64, 96)), "high"), tmp_path)
+    library = Library(program(graph_of(two_layers, random(64, 256)), "high"), tmp_path)
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)
     found = library._function("init")(ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64), weights, None)
@@ -508,10 +511,12 @@ def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypa
 @needs("amx")
 @pytest.mark.parametrize("precision", TERMS)
 def test_on_the_processor(precision: str, tmp_path: Path) -> None:
-    x = random(2, 45, 96)
+    x = random(2, 200, 256)
     graph = graph_of(two_layers, x)
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
-    library = Library(program(graph, precision), tmp_path)
+    made = program(graph, precision)
+    assert all(isinstance(k, SplitGemmKernel) for k in kernels_of(made))
+    library = Library(made, tmp_path)
     (found,) = library.run(library.context(), [x], [x.shape])
     assert error(found, wanted) < 3 * ERROR[TERMS[precision]]
 
@@ -519,12 +524,11 @@ def test_on_the_processor(precision: str, tmp_path: Path) -> None:
 @needs("avx512_bf16")
 @pytest.mark.parametrize("rows", [1, 45, 200])
 def test_pairs_on_the_processor(rows: int, tmp_path: Path) -> None:
-    x = random(2, rows, 96)
-    graph = graph_of(two_layers, x, shapes=[(2, M, 96)])
+    x = random(2, rows, 256)
+    graph = graph_of(two_layers, x, shapes=[(2, M, 256)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, "medium", "avx512_bf16")
-    kernels = [s.kernel for f in made.functions for s in walk(f.body) if isinstance(s, KernelCall)]
-    assert [k.unit for k in kernels] == ["dot"] * 2
+    assert [k.unit for k in kernels_of(made)] == ["dot"] * 2
     library = Library(made, tmp_path)
     (found,) = library.run(library.context([rows]), [x], [x.shape])
     assert error(found, wanted) < 3 * ERROR[DOT]

@@ -81,13 +81,17 @@ COSTS = {
 There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
-    ("amx", 3): 420.0,
+    ("amx", 3): 240.0,
     ("amx", 2): 345.0,
     ("amx", 1): 230.0,
     ("dot", 1): 52.0,
 }
 """Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire
-Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5."""
+Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5.
+
+With three terms 420 are reached on a core of one's own.  Beside a busy hyperthread products of tiles take 2.2 times as
+long and do not overlap their loads, while vectors lose about a third; 240 is between.  With fewer terms tiles win in
+either case."""
 BYTE_CALL, BYTE_BLOCK, BYTE_TILE, BYTE_ROW = 250.0, 160.0, 22.0, 1.5
 """Cycles of a call of products of bytes on AMX; of a block of them, and a product of two tiles with the loads of its
 operands in it; and of a row of its results besides those that storing a vector takes."""
@@ -166,9 +170,9 @@ SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
 CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 """Cycles of a call besides: to configure the units' tiles, and until they run at full rate."""
-BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 450.0, 600.0
-"""Cycles to hand a block of 32 × 32 results to the epilogue; from tiles, whose products wait where its stores do; and
-of a convolution on AMX, whose pixels stand apart."""
+BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 1000.0, 600.0
+"""Cycles to hand a block of 32 × 32 results to the epilogue; from tiles, whose products wait where its stores do (450
+on a core of one's own, see SPLIT_PRODUCTS); and of a convolution on AMX, whose pixels stand apart."""
 STRIP_BEGUN = 270.0
 """Cycles that a strip of a convolution on AMX costs besides."""
 ONE_COLUMN, HOPPING = 0.75, 1.13
