@@ -10,7 +10,7 @@ import pytest
 
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, plain
-from irc.kernels.core.registry import select
+from irc.kernels.core.registry import candidates, select
 from irc.kernels.gemm.blocks import BlocksGemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel
@@ -21,16 +21,24 @@ BLOCKS = [(7, 40, 300), (29, 130, 1100), (13, 700, 70), (25, 33, 2100), (14, 17,
 """Rows, columns and depth: sums of one part and of several, blocks of k and of columns, none."""
 
 
-def made(isa: str, fused: bool = False, dtype: DType = f32, m: Any = M) -> BlocksGemmKernel:
-    tile = (6, 2) if isa != "avx512" else (14, 2)
+def made(
+    isa: str, fused: bool = False, dtype: DType = f32, m: Any = M, tile: tuple[int, int] = (6, 2)
+) -> BlocksGemmKernel:
     return BlocksGemmKernel.design(ISAS[isa], dtype, m, M, residual() if fused else plain(dtype), True, tile)
 
 
 @pytest.mark.parametrize(
-    ("isa", "fused", "dtype"), [("avx512", True, f32), ("avx2", True, f32), ("avx2", False, f64), ("sse", False, f32)]
+    ("isa", "fused", "dtype", "tile"),
+    [
+        ("avx512", True, f32, (14, 2)),
+        ("avx512", True, f32, (6, 4)),
+        ("avx2", True, f32, (6, 2)),
+        ("avx2", False, f64, (6, 2)),
+        ("sse", False, f32, (6, 2)),
+    ],
 )
-def test_edges(tmp_path: Path, isa: str, fused: bool, dtype: DType) -> None:
-    kernel = made(isa, fused, dtype)
+def test_edges(tmp_path: Path, isa: str, fused: bool, dtype: DType, tile: tuple[int, int]) -> None:
+    kernel = made(isa, fused, dtype, tile=tile)
     lib = build(tmp_path, [kernel])
     for m, n, k in (*edges(ISAS[isa], kernel.tile.panel), *BLOCKS):
         slots = [noise(n, dtype=dtype), noise(m, dtype=dtype), noise(1, dtype=dtype), noise(m, n, dtype=dtype)]
@@ -73,4 +81,9 @@ def test_selection() -> None:
     assert chosen("avx2", 3136, 64, 64) is SmallBGemmKernel
     assert chosen("avx512", 512, 64, 2048) is chosen("avx512", 512, 64, 3072) is BlocksGemmKernel
     assert BlocksGemmKernel not in {chosen(isa, 128, 768, 768) for isa in ("avx512", "avx2")}
-    assert chosen("avx512", 1000, 128, 1024) is not BlocksGemmKernel  # rows of A at the same places of the first cache
+    assert chosen("avx512", 1000, 128, 1024) is BlocksGemmKernel
+    few, more = (GemmProblem.contiguous(plain(), 1536, n, 2048, True) for n in (64, 16))
+    first = [
+        next(k for k in candidates(p, ISAS["avx512"]).values() if type(k) is BlocksGemmKernel) for p in (few, more)
+    ]
+    assert [(k.tile.rows, k.tile.vectors) for k in first] == [(6, 4), (8, 3)], "few rows where rows of A conflict"

@@ -107,6 +107,7 @@ def test_segments(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: 
     ("isa", "tile", "fused", "dtype"),
     [
         ("avx512", (14, 2), True, f32),
+        ("avx512", (6, 4), True, f32),
         ("avx2", (6, 2), True, f32),
         ("avx512", (24, 1), False, f64),
         ("avx2", (4, 3), False, f64),

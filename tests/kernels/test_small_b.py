@@ -148,11 +148,25 @@ def test_half_a_vector_of_columns() -> None:
 
 
 def test_selection_where_vectors_are_two_halves() -> None:
-    """There tiles of three vectors are the faster ones: 3136x64x256 took 0.98 ms with them, 1.15 with 14 x 2."""
-    problem = GemmProblem.contiguous(plain(), 3136, 64, 256, constant=True)
+    """There tiles of three vectors are the faster ones: 3136x64x256 took 0.98 ms with them, 1.15 with 14 x 2.
+
+    Otherwise a panel of four, if it is the only one: 3136x64x384 took 1.05 ms with it, 1.26 with 14 x 2.
+    """
+    problem, wider = (GemmProblem.contiguous(plain(), 3136, n, 256, constant=True) for n in (64, 80))
     halves = replace(ISAS["avx512"], fma=1)
     first = [next(iter(candidates(problem, isa).values())) for isa in (halves, ISAS["avx512"])]
     assert [(type(k), k.tile.rows, k.tile.vectors) for k in first] == [
         (SmallBGemmKernel, 8, 3),
-        (SmallBGemmKernel, 14, 2),
+        (SmallBGemmKernel, 6, 4),
     ]
+    assert not any(
+        (k.tile.rows, k.tile.vectors) == (6, 4) for k in candidates(wider, AVX512).values() if "small" in k.label
+    )
+
+
+def test_one_panel_of_four_vectors(tmp_path: Path) -> None:
+    problem = GemmProblem.contiguous(plain(), M, 64, 300, constant=True)
+    kernel = next(k for k in candidates(problem, AVX512).values() if k.label == "small B 6x4 of 16")
+    lib = build(tmp_path, [kernel])
+    for m, n, k in ((6, 64, 300), (23, 50, 300), (401, 64, 31), (5, 17, 600)):
+        run_gemm(lib, kernel, noise(m, k), noise(k, n), [], lambda x: x, pool=Pool(2))

@@ -160,3 +160,5 @@ def test_selection() -> None:
     narrow = GemmProblem.contiguous(plain(), 128, 64, 2048, constant=True)  # 364 us, else 327 (Zen 4)
     assert not isinstance(select(narrow, ISAS["avx2"]), StrassenGemmKernel)
     assert not list(StrassenGemmKernel.candidates(GemmProblem.contiguous(plain(), 128, 1536, 384, False), ISAS["avx2"]))
+    deep = GemmProblem.contiguous(plain(), 64, 4096, 1024, constant=True)  # packed 4.8 ms, this 6.4 (Emerald Rapids)
+    assert not list(StrassenGemmKernel.candidates(deep, ISAS["amx"]))

@@ -21,17 +21,19 @@ DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 class Costs:
     """The costs of one core with one instruction set.
 
-    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
-    those that kernels choose from.  pack, pack_far: cycles to pack an f32 operand, an element, and how many more one
-    takes that the second cache does not hold.  stream: bytes a cycle of operands that are in no cache.  winograd,
-    winograd_stream: of the peak, what products between Winograd's transforms reach, and bytes a cycle of their weights,
-    which are read in short runs; winograd_near: of those in the last cache, 0 where that is not known; winograd_hides:
-    the part of the other work during which weights come, until half of them are there.  direct: of the peak, what tiles
-    of direct convolutions so many vectors wide reach.  blocks: of the peak, what full tiles reach that read A where it
-    stands and meet B in blocks, 0 where that is not known.  dots, dot: of the peak, what tiles of dots reach, whose
-    vectors lie along the sums, and cycles to add up the lanes of a sum.  stored: cycles that a vector of results takes
-    besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
-    once, which memory gives faster; where that is not known, it reads one after another.
+    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one
+    reaches; those that kernels choose from. in_place, several: the same of further ones, for kernels that read A
+    where it stands, and what is left of that with several panels of columns. pack, pack_far: cycles to pack an f32
+    operand, an element, and how many more one takes that the second cache does not hold. stream: bytes a cycle of
+    operands that are in no cache. winograd, winograd_stream: of the peak, what products between Winograd's
+    transforms reach, and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in
+    the last cache, 0 where that is not known; winograd_hides: the part of the other work during which weights come,
+    until half of them are there. direct: of the peak, what tiles of direct convolutions so many vectors wide reach.
+    blocks: of the peak, what full tiles reach that read A where it stands and meet B in blocks, 0 where that is not
+    known. dots, dot: of the peak, what tiles of dots reach, whose vectors lie along the sums, and cycles to add up
+    the lanes of a sum. stored: cycles that a vector of results takes besides its products. abreast: of constant
+    operands in panels of so many vectors, how many panels one row reads at once, which memory gives faster; where
+    that is not known, it reads one after another.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -48,11 +50,31 @@ class Costs:
     dot: float = 3.5
     stored: float = 0.0
     abreast: Mapping[int, int] = field(default_factory=dict[int, int])
+    in_place: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
+    several: float = 1.0
+
+    def tiles_for(self, *, in_place: bool) -> Mapping[tuple[int, int], float]:
+        """Return the tiles of kernels that pack A, or read it in place, and what they reach."""
+        return {**self.tiles, **self.in_place} if in_place else self.tiles
 
 
 COSTS = {
     "avx512": Costs(
-        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72}, pack=0.25, stream=11.0, winograd_stream=4.5, blocks=0.84
+        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72},
+        pack=0.25,
+        stream=11.0,
+        winograd_stream=4.5,
+        blocks=0.82,
+        in_place={(6, 4): 0.89},
+    ),
+    "avx512 with tiles": Costs(
+        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72},
+        pack=0.25,
+        stream=11.0,
+        winograd_stream=4.5,
+        blocks=0.82,
+        in_place={(6, 4): 0.89},
+        several=0.9,
     ),
     "avx512 in halves": Costs(
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
@@ -77,7 +99,8 @@ COSTS = {
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0, winograd_stream=4.0),
 }
-"""Costs by the names of `irc.kernels.core.isa`; in halves: where it does one vector of 512 bits a cycle, as Zen 4 does.
+"""Costs by the names of `irc.kernels.core.isa`; with tiles: of AMX, on cores like Sapphire Rapids; in halves: where it
+does one vector of 512 bits a cycle, as Zen 4 does.
 There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
@@ -189,7 +212,9 @@ def in_halves(isa: Isa) -> bool:
 def costs_of(isa: Isa) -> Costs:
     """Return the costs of a core: those of its instruction set, and of how many vectors it does a cycle."""
     half = isa.name == "avx512" and isa.vector == 32  # tiles of halves reach as much as whole vectors there
-    return COSTS[f"{isa.name} in halves" if in_halves(isa) or half else isa.name]
+    if in_halves(isa) or half:
+        return COSTS[f"{isa.name} in halves"]
+    return COSTS[f"{isa.name} with tiles" if isa.tiles else isa.name]
 
 
 def lengths_for(isa: Isa, dtype: DType, n: int) -> tuple[Isa, ...]:
@@ -225,8 +250,8 @@ def storing_cycles(isa: Isa, m: int, n: int, lanes: int) -> float:
     return m * -(-n // lanes) * costs_of(isa).stored
 
 
-def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> float:
-    """Estimate the cycles of each step of a sum over k in a tile of rows × vectors that covers m × n results.
+def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int, *, in_place: bool = False) -> float:
+    """Estimate the cycles of each step of a sum over k in tiles of rows × vectors that cover m × n results.
 
     Of a tile's height × width, edges included: its multiply-adds, its loads, two a cycle, and the latency of an
     addition, four cycles, which few rows hide with two sums; these wait for B, which is fetched ahead, a load more.
@@ -242,9 +267,12 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int) -> 
     if rest:
         last = 1 if rest <= lanes else vectors
         widths[last] = widths.get(last, 0) + 1
+    reached = costs.tiles_for(in_place=in_place)[tile]
+    if in_place and sum(widths.values()) > 1:
+        reached *= costs.several
     tiles = -(-m // rows)
     heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}
     return (
         sum(count * times * step(height, width) for width, times in widths.items() for height, count in heights.items())
-        / costs.tiles[tile]
+        / reached
     )

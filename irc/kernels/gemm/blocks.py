@@ -156,14 +156,14 @@ class BlocksGemmKernel(GemmKernel):
         """Yield the variants if B is a constant that does not stay in the second cache as a whole."""
         if not costs_of(isa).blocks or not problem.matrices or problem.a[3] != 1 or is_small(problem, isa):
             return
-        for tile in costs_of(isa).tiles:
+        for tile in costs_of(isa).tiles_for(in_place=True):
             if likely(problem.m) > tile[0]:
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, True, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k / quality
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True) * k / quality
         rows = min(m, t.rows)
         if in_place.rows_conflict(problem, rows):
             products *= CONFLICT if rows <= 2 * WAYS else CONFLICTS

@@ -253,6 +253,8 @@ class SmallBGemmKernel(GemmKernel):
     deep: bool = True
     y_bf16: bool = False
 
+    reads_in_place = True
+
     @classmethod
     def of_depth(
         cls, isa: Isa, dtype: DType, m: DimLike, n: DimLike, k: int, epilogue: Epilogue, tile: tuple[int, int]
@@ -269,8 +271,10 @@ class SmallBGemmKernel(GemmKernel):
         if not problem.matrices or problem.a[3] != 1 or not is_small(problem, isa):
             return
         for each in lengths_for(isa, dtype, int(n)):
-            for tile in costs_of(each).tiles:
-                if likely(m) >= tile[0]:
+            for tile in costs_of(each).tiles_for(in_place=True):
+                # Low tiles read B so often that it must come from the first cache, as a strip of one panel does.
+                low = tile not in costs_of(each).tiles and int(n) > tile[1] * each.lanes(dtype)
+                if likely(m) >= tile[0] and not low:
                     yield cls.of_depth(each, dtype, m, n, int(k), problem.epilogue, tile)
 
     def cycles(self, problem: GemmProblem) -> float:

@@ -295,7 +295,7 @@ class StrassenGemmKernel(GemmKernel):
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
-        if problem.dtype != f32 or not problem.matrices:
+        if problem.dtype != f32 or not problem.matrices or isa.tiles:  # cores with AMX do packed products at 0.97
             return
         for shape in costs_of(isa).tiles:
             tile = Tile(isa, f32, *shape)

@@ -268,7 +268,7 @@ class StripsGemmKernel(GemmKernel):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
         if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
-            for tile in costs_of(isa).tiles:
+            for tile in costs_of(isa).tiles_for(in_place=True):
                 yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
@@ -278,7 +278,7 @@ class StripsGemmKernel(GemmKernel):
         packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
         packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n) * k
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True) * k
         if in_place.rows_conflict(problem, min(m, t.rows)):
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
