@@ -112,9 +112,9 @@ SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
 """Products of bf16 terms a cycle, by unit and number of terms: of AMX, whose peak is 512, as measured on Sapphire
 Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5.
 
-With three terms 420 are reached on a core of one's own.  Beside a busy hyperthread products of tiles take 2.2 times as
-long and do not overlap their loads, while vectors lose about a third; 240 is between.  With fewer terms tiles win in
-either case."""
+With three terms 420 are reached on a core of one's own.  In other moments, it seems beside a busy hyperthread, products
+of tiles take 2.2 times as long and do not overlap their loads, while networks in vectors take 1.3 to 1.7 times as long;
+240 is between.  With fewer terms tiles win in either case."""
 BYTE_CALL, BYTE_BLOCK, BYTE_TILE, BYTE_ROW = 250.0, 160.0, 22.0, 1.5
 """Cycles of a call of products of bytes on AMX; of a block of them, and a product of two tiles with the loads of its
 operands in it; and of a row of its results besides those that storing a vector takes."""
