@@ -7,7 +7,7 @@ with them, estimates choose for convolutions of known networks what measurements
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from irc.ir.types import DType
 from irc.kernels.core.isa import Isa
@@ -21,19 +21,18 @@ DIRECT: Mapping[int, float] = {2: 0.85, 3: 0.841, 4: 0.84, 6: 0.839, 1: 0.838}
 class Costs:
     """The costs of one core with one instruction set.
 
-    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one
-    reaches; those that kernels choose from. in_place, several: the same of further ones, for kernels that read A
-    where it stands, and what is left of that with several panels of columns. pack, pack_far: cycles to pack an f32
-    operand, an element, and how many more one takes that the second cache does not hold. stream: bytes a cycle of
-    operands that are in no cache. winograd, winograd_stream: of the peak, what products between Winograd's
-    transforms reach, and bytes a cycle of their weights, which are read in short runs; winograd_near: of those in
-    the last cache, 0 where that is not known; winograd_hides: the part of the other work during which weights come,
-    until half of them are there. direct: of the peak, what tiles of direct convolutions so many vectors wide reach.
-    blocks: of the peak, what full tiles reach that read A where it stands and meet B in blocks, 0 where that is not
-    known. dots, dot: of the peak, what tiles of dots reach, whose vectors lie along the sums, and cycles to add up
-    the lanes of a sum. stored: cycles that a vector of results takes besides its products. abreast: of constant
-    operands in panels of so many vectors, how many panels one row reads at once, which memory gives faster; where
-    that is not known, it reads one after another.
+    tiles: of register tiles, rows × vectors, the part of the peak of multiply-adds (`Isa.fma`) that a full one reaches;
+    those that kernels choose from.  pack, pack_far: cycles to pack an f32 operand, an element, and how many more one
+    takes that the second cache does not hold.  stream: bytes a cycle of operands that are in no cache.  winograd,
+    winograd_stream: of the peak, what products between Winograd's transforms reach, and bytes a cycle of their weights,
+    which are read in short runs; winograd_near: of those in the last cache, 0 where that is not known; winograd_hides:
+    the part of the other work during which weights come, until half of them are there.  direct: of the peak, what tiles
+    of direct convolutions so many vectors wide reach.  blocks: of the peak, what full tiles reach that read A where it
+    stands and meet B in blocks, 0 where that is not known.  dots, dot: of the peak, what tiles of dots reach, whose
+    vectors lie along the sums, and cycles to add up the lanes of a sum.  stored: cycles that a vector of results takes
+    besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
+    once, which memory gives faster; where that is not known, it reads one after another.  in_place, several: of kernels
+    that read A where it stands, further tiles, and what is left of what any tile reaches with several panels of columns.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -58,24 +57,17 @@ class Costs:
         return {**self.tiles, **self.in_place} if in_place else self.tiles
 
 
+_AVX512 = Costs(
+    {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72},
+    pack=0.25,
+    stream=11.0,
+    winograd_stream=4.5,
+    blocks=0.82,
+    in_place={(6, 4): 0.89},
+)
 COSTS = {
-    "avx512": Costs(
-        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72},
-        pack=0.25,
-        stream=11.0,
-        winograd_stream=4.5,
-        blocks=0.82,
-        in_place={(6, 4): 0.89},
-    ),
-    "avx512 with tiles": Costs(
-        {(14, 2): 0.85, (8, 3): 0.82, (24, 1): 0.72},
-        pack=0.25,
-        stream=11.0,
-        winograd_stream=4.5,
-        blocks=0.82,
-        in_place={(6, 4): 0.89},
-        several=0.9,
-    ),
+    "avx512": _AVX512,
+    "avx512 with tiles": replace(_AVX512, several=0.9),
     "avx512 in halves": Costs(
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
     ),

@@ -376,8 +376,7 @@ class GemmKernel(Kernel[GemmProblem]):
         if m == 1 and self.abreast > 1:
             products = row_cycles(self.abreast, t.vectors, -(-n // t.panel)) * k
         else:
-            in_place = self.reads_in_place and m > 1
-            products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=in_place) * k
+            products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=self.reads_in_place) * k
         exposed = 1.0
         if problem.m == 1 and problem.streamed and problem.distant:
             exposed = EXPOSED
