@@ -31,8 +31,9 @@ class Costs:
     stands and meet B in blocks, 0 where that is not known.  dots, dot: of the peak, what tiles of dots reach, whose
     vectors lie along the sums, and cycles to add up the lanes of a sum.  stored: cycles that a vector of results takes
     besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
-    once, which memory gives faster; where that is not known, it reads one after another.  in_place, several: of kernels
-    that read A where it stands, further tiles, and what is left of what any tile reaches with several panels of columns.
+    once, which memory gives faster; where that is not known, it reads one after another.  in_place, several:
+    of kernels that read A where it stands, further tiles, and what is left of what any tile reaches with several panels
+    of columns.
     """
 
     tiles: Mapping[tuple[int, int], float]
