@@ -63,13 +63,15 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     for (int first = 1;; first = 0, k -= $sum) { /* long sums are sums of sums, which lose less */
         EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
         int64_t left = k < $sum ? k : $sum;
-        for (; left >= $line; left -= $line) {
-            if (next) {
-                EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+        for (; left >= 4; left -= 4) {
+            if (!(left & $line - 4)) { /* a line of the cache of each row */
+                if (next) {
+                    EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+                }
+                for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
             }
-            for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
             IRC_UNROLL
-            for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
+            for (int s = 0; s < 4; s += U, a += U, b += U * $NR) {
                 EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
                 EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
                 if (U == 1) continue;

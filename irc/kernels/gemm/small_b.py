@@ -115,12 +115,12 @@ $loops        if (so_far) {
 """
 
 _STEPS = """\
-    for (; left >= $line; left -= $line) {
-        if (far) {
+    for (; left >= 4; left -= 4) {
+        if (far && !(left & $line - 4)) { /* a line of the cache of each row */
             EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
         }
         IRC_UNROLL
-        for (int s = 0; s < $line; s++, a++, b += $NR) {
+        for (int s = 0; s < 4; s++, a++, b += $NR) {
             EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
             EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
         }

@@ -68,14 +68,14 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
-    for (; next && k >= $line; k -= $line) { /* a line of the cache of each row */
-        EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+    for (; b_row == $NR && k >= 4; k -= 4) {
+        if (next && !(k & $line - 4)) { /* a line of the cache of each row */
+            EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+        }
         IRC_UNROLL
-        for (int s = 0; s < $line; s += U, a += U, b += U * $NR) {
-$inner        }
+        for (int s = 0; s < 4; s += U, a += U, b += U * $NR) {
+$packed        }
     }
-    for (; b_row == $NR && k >= U; k -= U, a += U, b += U * $NR) {
-$packed    }
     for (; k >= U; k -= U, a += U, b += U * b_row) {
 $apart    }
     if (U == 2) {
@@ -347,9 +347,9 @@ class StripsGemmKernel(GemmKernel):
 
 
 def _steps(given: Mapping[str, Any]) -> dict[str, str]:
-    """Print steps of a tile: where B is packed, in a loop or in one of two, and where it stands, which is fetched."""
+    """Print steps of a tile: where B is packed, four in a loop, and where it stands, which is fetched."""
     at = {"fetch": "far", "fetch_next": "b_row + far"}
     packed = fill(_STEP, **given, row=given["NR"], fetch="", fetch_next="")
     fetched = {name: fill(_FETCH, **given, at=place) for name, place in at.items()}
     apart = fill(_STEP, **given, row="b_row", **fetched)
-    return {"inner": indent(packed, " " * 4), "packed": packed, "apart": apart}
+    return {"packed": indent(packed, " " * 4), "apart": apart}
