@@ -64,7 +64,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
         int64_t left = k < $sum ? k : $sum;
         for (; left >= 4; left -= 4) {
-            if (!(left & $line - 4)) { /* a line of the cache of each row */
+            if (left % $line < 4) { /* a line of the cache of each row */
                 if (next) {
                     EACH(i < R) __builtin_prefetch(a + next + i * a_row);
                 }

@@ -116,7 +116,7 @@ $loops        if (so_far) {
 
 _STEPS = """\
     for (; left >= 4; left -= 4) {
-        if (far && !(left & $line - 4)) { /* a line of the cache of each row */
+        if (far && left % $line < 4) { /* a line of the cache of each row */
             EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
         }
         IRC_UNROLL

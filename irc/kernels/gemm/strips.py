@@ -69,7 +69,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
     for (; b_row == $NR && k >= 4; k -= 4) {
-        if (next && !(k & $line - 4)) { /* a line of the cache of each row */
+        if (next && k % $line < 4) { /* a line of the cache of each row */
             EACH(i < R) __builtin_prefetch(a + next + i * a_row);
         }
         IRC_UNROLL
