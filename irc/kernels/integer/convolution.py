@@ -240,6 +240,7 @@ class IntegerConvKernel(WindowsOfBytes):
         )
         levels = {"levels": text.LEVELS, "find_level": text.FIND_LEVEL, "at_level": text.AT_LEVEL}
         given |= {name: fill(t, **given) if self.unit == "saturating" else "" for name, t in levels.items()}
+        given["fetch"] = fill(text.FETCH if self.unit == "saturating" else text.FETCH_IN_TILE, **given)
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
         in_registers = not {*self.epilogue.functions()} - {"round"}

@@ -102,10 +102,9 @@ IRC_HELPER int64_t irc_bytes_level(const uint8_t *a, const int64_t *at, int64_t 
 """
 
 _TILE = """
-/* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]].  A line of what is
-   `ahead` of each four of the panel is fetched; 0: the first one again, as fetching what is being loaded costs. */
+/* sums[R][$NR] = the columns' own + A . panel - zero * (columns' sums); rows of A begin at a[at[i]]. */
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
-                        const int8_t *restrict panel, int64_t ahead, int32_t zero, int32_t *restrict sums) {
+                        const int8_t *restrict panel, int32_t zero, int32_t *restrict sums) {
     $V acc[$MR][$NV];
     int64_t words = 0;
     IRC_FULL_UNROLL
@@ -114,22 +113,19 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
         acc[0][v] = $minus(own, $times($load(panel + v * $bytes), $all(zero)));
     }
     EACH(v < $NV, i < R - 1) acc[i + 1][v] = acc[0][v];
-    const int64_t hop = ahead ? 4 * $NR : 0;
-    const int8_t *order = panel + 8 * $NR, *p = order + irc_bytes_order_size(w), *next = p + ahead;
-    const $E *x[$MR];
-    EACH(i < R) x[i] = a + at[i];
+    const int8_t *order = panel + 8 * $NR, *p = order + irc_bytes_order_size(w);
     for (int64_t r = 0; r < w->rows; r++) {
         for (int64_t s = 0; s < w->columns; s++) {
             const int64_t tap = r * w->row + s * w->column;
             const int64_t two = w->groups / 2 * 2 - irc_bytes_order_at(order, 2 * w->level);
             const int64_t one_by_one = w->groups - irc_bytes_order_at(order, 2 * w->level + 1);
             const int8_t *const places = order + 4 * $ends;
+            const $E *x[$MR];
+            EACH(i < R) x[i] = a + at[i] + tap;
             int64_t j = 0;
             $V one = irc_bytes_ones();
-            for (; j < two; j += 2, p += 8 * $NR, next += 2 * hop) {
-                const int64_t k = tap + irc_bytes_order_at(places, j), l = tap + irc_bytes_order_at(places, j + 1);
-                __builtin_prefetch(next, 0, 2);
-                __builtin_prefetch(next + hop, 0, 2);
+            for (; j < two; j += 2, p += 8 * $NR) {
+                const int64_t k = irc_bytes_order_at(places, j), l = irc_bytes_order_at(places, j + 1);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     const $V first = irc_bytes_four(x[i] + k), second = irc_bytes_four(x[i] + l);
@@ -142,9 +138,8 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                 }
             }
             one = irc_bytes_ones();
-            for (; j < one_by_one; j++, p += 4 * $NR, next += hop) {
-                const int64_t k = tap + irc_bytes_order_at(places, j);
-                __builtin_prefetch(next, 0, 2);
+            for (; j < one_by_one; j++, p += 4 * $NR) {
+                const int64_t k = irc_bytes_order_at(places, j);
                 IRC_FULL_UNROLL
                 for (int i = 0; i < R; i++) {
                     const $V all = irc_bytes_four(x[i] + k);
@@ -152,7 +147,7 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                 }
             }
             words += w->groups - one_by_one;
-            p += (w->groups - one_by_one) * 4 * $NR, next += (w->groups - one_by_one) * hop;
+            p += (w->groups - one_by_one) * 4 * $NR;
             order = places + 4 * w->groups;
         }
     }
@@ -252,7 +247,7 @@ class SaturatingTile(BytesTile):
     @property
     def names(self) -> dict[str, Any]:
         mm = self.prefix
-        return super().names | {"mm": mm, "ends": ENDS}
+        return super().names | {"mm": mm, "ends": ENDS, "ahead": "", "ahead_parameter": ""}
 
     @property
     def text(self) -> str:

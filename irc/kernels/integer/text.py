@@ -63,8 +63,8 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
 
 INSTANCE = """\
 static void ${tile}_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *panel,
-                       int64_t ahead, int32_t zero, int32_t *sums) {
-    $tile($R, a, at, w, panel, ahead, zero, sums);
+                       ${ahead_parameter}int32_t zero, int32_t *sums) {
+    $tile($R, a, at, w, panel, ${ahead}zero, sums);
 }
 """
 
@@ -169,10 +169,10 @@ IRC_INLINE void ${S}_row(const ${S}_work *w, const ${S}_out *o, const int32_t *s
 WHOLE = """
 /* Computes a tile of all rows and columns, whose sums stay in registers. */
 static void ${S}_whole(const ${S}_work *w, const irc_bytes_walk *walk, const ${S}_out *o, const $E *a,
-                       const int64_t *at, const int8_t *panel, int64_t ahead, int64_t row, int64_t col) {
+                       const int64_t *at, const int8_t *panel, ${ahead_parameter}int64_t row, int64_t col) {
     int32_t sums[$MR * $NR];
     $stored *const c = o->c + row * o->c_row + col;
-    $body($MR, a, at, walk, panel, ahead, w->zero, sums);
+    $body($MR, a, at, walk, panel, ${ahead}w->zero, sums);
 $rows}
 """
 
@@ -194,8 +194,8 @@ BODY = """
 /* Tasks: some panels of some tiles of an image's pixels, of one group; next to each other are those of the same weights
    if there are more bytes of them than of the input. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
-    static void (*const tiles_of[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *, int64_t,
-                                    int32_t, int32_t *) = {$table};
+    static void (*const tiles_of[])(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *panel,
+                                    ${ahead_parameter}int32_t zero, int32_t *sums) = {$table};
     const ${S}_work *w = given;
     const ${S}_args *g = w->g;
     const int64_t pixels = g->oh * g->ow, size = $size;
@@ -227,8 +227,8 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
             for (int64_t t = first; t < last; t++) {
                 const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
                 const int64_t *const at = places[t - first];
-                const int64_t part = t - first, ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;$at_level$whole
-                tiles_of[rows - 1](a, at, $walk, panel, ahead, w->zero, sums);
+                const int64_t part = t - first;$at_level$fetch$whole
+                tiles_of[rows - 1](a, at, $walk, panel, ${ahead}w->zero, sums);
                 ${S}_finish(w, &o, sums, rows, row, group * g->oc + j * $NR, g->oc - j * $NR);
             }
         }
@@ -279,9 +279,16 @@ FIND_LEVEL = """
 AT_LEVEL = """
                 walk.level = levels[part];"""
 
+FETCH_IN_TILE = """
+                const int64_t ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;"""
+FETCH = """
+                const int64_t until = j + 1 < end_of ? size * (part + 1) / (last - first) : 0; /* its part of the next panel */
+                for (int64_t line = size * part / (last - first) / 64 * 64; line < until; line += 64)
+                    __builtin_prefetch(panel + size + line, 0, 2);"""
+
 IF_WHOLE = """
                 if (rows == $MR && g->oc - j * $NR >= $NR) {
-                    ${S}_whole(w, $walk, &o, a, at, panel, ahead, row, group * g->oc + j * $NR);
+                    ${S}_whole(w, $walk, &o, a, at, panel, ${ahead}row, group * g->oc + j * $NR);
                     continue;
                 }"""
 

@@ -76,6 +76,8 @@ class BytesTile:
             "lanes": self.lanes,
             "bytes": self.isa.vector,
             "step": STEP[self.unit],
+            "ahead": "ahead, ",
+            "ahead_parameter": "int64_t ahead, ",
             "all": f"{self.prefix}_set1_epi32",
             "load": f"irc_bytes_load_{bits}",
             "store": f"irc_bytes_store_{bits}",
