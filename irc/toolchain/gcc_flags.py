@@ -3,9 +3,12 @@
 GCC_LOOPS = ("-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic", "-funswitch-loops")
 """What GCC is told of loops and of kernels with vectors; other compilers have -O3 for it, and refuse some of these."""
 GCC_LEFT_OUT = (
-    *("-fno-gcse", "-fno-tree-pre", "-fno-code-hoisting", "-fno-tree-dominator-opts", "-fno-tree-vrp"),
-    *("-fno-thread-jumps", "-fno-crossjumping", "-fno-tree-tail-merge", "-fno-store-merging", "-fno-ree"),
+    *("-fno-gcse", "-fno-tree-pre", "-fno-code-hoisting", "-fno-tree-dominator-opts"),
+    *("-fno-crossjumping", "-fno-tree-tail-merge", "-fno-store-merging", "-fno-ree"),
     *("-fno-tree-slp-vectorize", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-ipa-icf", "-fira-region=one"),
 )
 """Passes of GCC's that take a fifth of its time for kernels, which are as fast without them: tiles are written with
-vectors, without branches, and what does not change stands before their loops.  No result depends on them."""
+vectors, without branches, and what does not change stands before their loops.  No result depends on them.
+
+Threading of jumps and ranges of values stay: without both, GCC 12 moves the sums of direct convolutions from register to
+register, with AVX2 100 instructions for 40 multiply-adds instead of 82."""
