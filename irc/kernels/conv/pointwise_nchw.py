@@ -36,6 +36,7 @@ VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
 CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
 RUN = 1024  # pixels of a row that are written at once, at least: memory is slow at many shorter pieces
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
+FOLLOWED = 16  # planes that a processor fetches ahead by itself, at most: 96 are 1.3 to 1.5 times as fast if told (Zen 3)
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
 WORTHWHILE = 50_000  # elements read and written below which one thread does all
 
@@ -46,7 +47,7 @@ IRC_INLINE void ${S}_sums($V acc[$OB][$U], const int U, const $T *x, int64_t ste
     for (int64_t c = 0; c < $IC; c++, x += step, w += $OB) {
         $V v[$U];
         EACH(u < U) v[u] = ${V}_load(x + u * $L);
-        EACH(k < $OB, u < U) acc[k][u] += w[k] * v[u];
+$fetch        EACH(k < $OB, u < U) acc[k][u] += w[k] * v[u];
     }
 }
 
@@ -81,6 +82,8 @@ $store    }
     }
 }
 """
+
+_FETCH = "        __builtin_prefetch(x + 128 / $size);\n"
 
 _AT_ONCE = """\
         IRC_FULL_UNROLL
@@ -245,6 +248,6 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
         return [
             prelude(t, self.epilogue),
             epilogue_of(self.symbol, t, self.epilogue),
-            fill(_ROWS, **given, store=store),
+            fill(_ROWS, **given, store=store, fetch=fill(_FETCH, **given) if self.inputs > FOLLOWED else ""),
             fill(_CALL, **given, **self.interface),
         ]
