@@ -36,7 +36,7 @@ VECTORS = (1, 2, 3, 4, 6, 8)  # of pixels
 CACHED = 4096  # elements of a group's input that all its outputs meet in turn, at least: they stay in the first cache
 RUN = 1024  # pixels of a row that are written at once, at least: memory is slow at many shorter pieces
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
-FOLLOWED = 16  # planes that a processor fetches ahead by itself, at most: 96 are 1.3 to 1.5 times as fast if told (Zen 3)
+FOLLOWED = 16  # planes that a processor fetches ahead by itself, at most: 96 take two thirds of the time if told
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
 WORTHWHILE = 50_000  # elements read and written below which one thread does all
 
