@@ -10,5 +10,5 @@ GCC_LEFT_OUT = (
 """Passes of GCC's that take a fifth of its time for kernels, which are as fast without them: tiles are written with
 vectors, without branches, and what does not change stands before their loops.  No result depends on them.
 
-Threading of jumps and ranges of values stay: without both, GCC 12 moves the sums of direct convolutions from register to
-register, with AVX2 100 instructions for 40 multiply-adds instead of 82."""
+Threading of jumps and ranges of values stay: without both, GCC 12 moves the sums of direct convolutions from register
+to register, with AVX2 100 instructions for 40 multiply-adds instead of 82."""

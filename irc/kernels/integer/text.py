@@ -282,7 +282,8 @@ AT_LEVEL = """
 FETCH_IN_TILE = """
                 const int64_t ahead = part * 64 < 4 * $NR ? size + part * 64 : 0;"""
 FETCH = """
-                const int64_t until = j + 1 < end_of ? size * (part + 1) / (last - first) : 0; /* its part of the next panel */
+                /* Each tile fetches its part of the next panel, if there is one. */
+                const int64_t until = j + 1 < end_of ? size * (part + 1) / (last - first) : 0;
                 for (int64_t line = size * part / (last - first) / 64 * 64; line < until; line += 64)
                     __builtin_prefetch(panel + size + line, 0, 2);"""
 
