@@ -7,7 +7,7 @@ GCC_LEFT_OUT = (
     *("-fno-crossjumping", "-fno-tree-tail-merge", "-fno-store-merging", "-fno-ree"),
     *("-fno-tree-slp-vectorize", "-fno-ipa-cp", "-fno-ipa-sra", "-fno-ipa-icf", "-fira-region=one"),
 )
-"""Passes of GCC's that take a fifth of its time for kernels, which are as fast without them: tiles are written with
+"""Passes of GCC's that take a tenth of its time for kernels, which are as fast without them: tiles are written with
 vectors, without branches, and what does not change stands before their loops.  No result depends on them.
 
 Threading of jumps and ranges of values stay: without both, GCC 12 moves the sums of direct convolutions from register

@@ -83,7 +83,7 @@ $store    }
 }
 """
 
-_FETCH = "        __builtin_prefetch(x + 128 / $size);\n"
+_FETCH = "        __builtin_prefetch(x + 128 / $size); /* of this plane, two lines of the cache later */\n"
 
 _AT_ONCE = """\
         IRC_FULL_UNROLL
