@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace as changed
+from operator import is_
 from typing import TYPE_CHECKING, Any, Literal
 
 from irc.ir.dim import Dim, DimLike, product
@@ -29,6 +30,11 @@ class Expr:
 
         @property
         def dtype(self) -> DType: ...
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        """The expressions of which it directly consists."""
+        return ()
 
     def __add__(self, other: Operand) -> Expr:
         return _arith("add", self, other)
@@ -121,6 +127,9 @@ class Var(Expr):
     name: str
     type: DType = i64
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def dtype(self) -> DType:
         return self.type
@@ -153,6 +162,10 @@ class Bin(Expr):
     def dtype(self) -> DType:
         return boolean if self.op in ("eq", "ne", "lt", "le", "and", "or") else self.a.dtype
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.a, self.b
+
 
 @dataclass(frozen=True)
 class Un(Expr):
@@ -164,6 +177,10 @@ class Un(Expr):
     @property
     def dtype(self) -> DType:
         return self.a.dtype
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.a,)
 
 
 @dataclass(frozen=True)
@@ -180,6 +197,10 @@ class Call(Expr):
     def dtype(self) -> DType:
         return boolean if self.fn in ("isnan", "isinf", "isfinite") else self.args[0].dtype
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.args
+
 
 @dataclass(frozen=True)
 class Select(Expr):
@@ -193,6 +214,10 @@ class Select(Expr):
     def dtype(self) -> DType:
         return self.a.dtype
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.cond, self.a, self.b
+
 
 @dataclass(frozen=True)
 class Cast(Expr):
@@ -202,6 +227,10 @@ class Cast(Expr):
     @property
     def dtype(self) -> DType:
         return self.type
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.a,)
 
 
 @dataclass(frozen=True)
@@ -215,6 +244,10 @@ class Bits(Expr):
     def dtype(self) -> DType:
         return self.type
 
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.a,)
+
 
 @dataclass(frozen=True)
 class Load(Expr):
@@ -226,6 +259,10 @@ class Load(Expr):
     @property
     def dtype(self) -> DType:
         return self.buffer.dtype
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.index
 
 
 @dataclass(frozen=True)
@@ -244,6 +281,10 @@ class Reduce(Expr):
     @property
     def dtype(self) -> DType:
         return self.body.dtype
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.body,)
 
 
 def _compare_shared(cls: type[Expr]) -> None:
@@ -270,10 +311,10 @@ def _equal(self: Expr, other: object) -> bool:
         a, b = stack.pop()
         if a is b or (id(a), id(b)) in seen:
             continue
-        parts = children(a)
+        parts = a.parts
         if type(a) is not type(b) or hash(a) != hash(b) or not (_alike(a, b) if parts else _same_leaf(a, b)):
             return False
-        others = children(b)
+        others = b.parts
         if len(parts) != len(others):
             return False
         seen.add((id(a), id(b)))
@@ -517,28 +558,9 @@ def reshaped_index(at: Sequence[Expr], shape: Sequence[Dim], to: Sequence[Dim]) 
 
 
 # ---------------------------------------------------------------------------- parts
-def children(e: Expr) -> tuple[Expr, ...]:
-    """The direct parts of an expression."""
-    parts = _PARTS.get(type(e))
-    return () if parts is None else parts(e)
-
-
-_PARTS: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
-    Bin: lambda e: (e.a, e.b),
-    Un: lambda e: (e.a,),
-    Cast: lambda e: (e.a,),
-    Bits: lambda e: (e.a,),
-    Call: lambda e: e.args,
-    Select: lambda e: (e.cond, e.a, e.b),
-    Load: lambda e: e.index,
-    Reduce: lambda e: (e.body,),
-}
-"""Of kinds of expressions that have parts; looked up, because every walk asks for them."""
-
-
 def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     """The same kind of expression from other parts."""
-    if all(a is b for a, b in zip(children(e), parts, strict=True)):
+    if all(map(is_, e.parts, parts)):
         return e
     match e:
         case Bin():

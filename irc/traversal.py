@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from irc.expr import Expr, children, rebuilt
+from irc.expr import Expr, Var, rebuilt
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -20,7 +20,7 @@ def fold(e: Expr, combine: Callable[[Expr, tuple[T, ...]], T], known: dict[int, 
     stack = [e]
     while stack:
         x = stack[-1]
-        parts = children(x)
+        parts = x.parts
         waiting = [c for c in parts if id(c) not in values]
         if waiting:
             stack += reversed(waiting)
@@ -65,7 +65,7 @@ def transform(e: Expr, visit: Callable[[Expr], Expr], replace: Callable[[Expr], 
 
     def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         instead = replace(x)
-        return visit(rebuilt(x, tuple(go(c, state) for c in children(x)))) if instead is None else instead
+        return visit(rebuilt(x, tuple(go(c, state) for c in x.parts))) if instead is None else instead
 
     return rewrite(e, step, None)
 
@@ -75,8 +75,8 @@ def replaced(e: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     return transform(e, lambda x: x, replace)
 
 
-def walk(e: Expr, into: Callable[[Expr], bool] = lambda _: True) -> Iterator[Expr]:
-    """Every distinct object in an expression, outermost first; `into` says of which the parts follow."""
+def walk(e: Expr, into: Callable[[Expr], bool] | None = None) -> Iterator[Expr]:
+    """Every distinct object in an expression, outermost first; `into` says of which the parts follow (default: all)."""
     seen: set[int] = set()
     stack = [e]
     while stack:
@@ -84,5 +84,30 @@ def walk(e: Expr, into: Callable[[Expr], bool] = lambda _: True) -> Iterator[Exp
         if id(x) not in seen:
             seen.add(id(x))
             yield x
-            if into(x):
-                stack.extend(reversed(children(x)))
+            if into is None or into(x):
+                stack.extend(x.parts[::-1])
+
+
+def variables(e: Expr) -> frozenset[Var]:
+    """Collect the variables of an expression, those of its reductions among them; every part keeps its own."""
+    stack = [e]
+    while stack:
+        x = stack[-1]
+        waiting = [] if _KEPT in x.__dict__ else [c for c in x.parts if _KEPT not in c.__dict__]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if _KEPT not in x.__dict__:
+            own = frozenset({x}) if isinstance(x, Var) else _union([c.__dict__[_KEPT] for c in x.parts])
+            x.__dict__[_KEPT] = own
+    return e.__dict__[_KEPT]
+
+
+_KEPT = "_variables"
+
+
+def _union(sets: Sequence[frozenset[Var]]) -> frozenset[Var]:
+    """Unite sets: to one of them, if that has all elements."""
+    largest = max(sets, key=len, default=frozenset[Var]())
+    return largest if all(s <= largest for s in sets) else largest.union(*sets)

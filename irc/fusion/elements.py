@@ -26,7 +26,6 @@ from irc.expr import (
     Tensor,
     Un,
     Var,
-    children,
     rebuilt,
     select,
     size_data,
@@ -213,7 +212,7 @@ class Inliner:
             if isinstance(cond, Const):
                 return go(e.a if cond.value else e.b)
             return select(cond, go(e.a), go(e.b))
-        parts = tuple(go(c) for c in children(e))
+        parts = tuple(go(c) for c in e.parts)
         if isinstance(e, Bin):
             return self._binary(e, *parts)
         if isinstance(e, Un) and e.op == "not":

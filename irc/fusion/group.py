@@ -22,7 +22,7 @@ from irc.fusion.rows import Cluster, Frame, RowFinder
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value, symbols_of
 from irc.ops.layout import Reshape
-from irc.traversal import height, walk
+from irc.traversal import height, variables, walk
 
 CHEAP = 4
 """A value of up to this cost is computed again by each of its consumers rather than stored."""
@@ -262,7 +262,7 @@ class Grouper:
         """Tell whether an element of the operand is read at many places of the value; row groups need no test."""
         if operand.producer in self.cluster_of:
             return False
-        moving = {x for i in load.index for x in walk(i) if isinstance(x, Var)}
+        moving = {x for i in load.index for x in variables(i)}
         axes = zip(self.elements.of(value).vars, value.shape, strict=True)
         return prod(d.const or OFTEN for v, d in axes if v not in moving) >= OFTEN
 

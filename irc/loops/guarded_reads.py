@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Bits, Expr, Load, Select, children, rebuilt
+from irc.expr import Bin, Bits, Expr, Load, Select, rebuilt
 from irc.fusion.indexing import Ranges
 from irc.ir.types import f16, u16
 from irc.loops.builder import LoopBuilder
@@ -54,7 +54,7 @@ def _without(b: LoopBuilder, e: Expr, ranges: Ranges, front: list[Stmt]) -> Expr
             return rebuilt(x, (go(x.cond, sure), go(x.a, False), go(x.b, False)))
         if isinstance(x, Bin) and _is_lazy(x):
             return rebuilt(x, (go(x.a, sure), go(x.b, False)))
-        return rebuilt(x, tuple(go(c, sure) for c in children(x)))
+        return rebuilt(x, tuple(go(c, sure) for c in x.parts))
 
     return rewrite(e, step, True)
 

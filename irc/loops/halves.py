@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, children, index, rebuilt
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Un, Var, index, rebuilt
 from irc.functions import function_of
 from irc.ir.types import f16, f32, f64
 from irc.loops.builder import COPIES, Kind, LoopBuilder
@@ -106,7 +106,7 @@ def _moves(e: Expr, var: Var, known: set[Expr]) -> bool:
 
 def _of_halves(x: Expr) -> bool:
     """Tell whether an operation takes or gives halves."""
-    return isinstance(x, Bin | Un | Call | Cast) and any(y.dtype == f16 for y in (x, *children(x)))
+    return isinstance(x, Bin | Un | Call | Cast) and any(y.dtype == f16 for y in (x, *x.parts))
 
 
 def _converts(value: Expr) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, children, rebuilt
+from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, rebuilt
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Buffer, For, If, Let, Stmt, Store, walk as statements
-from irc.traversal import rewrite, walk
+from irc.traversal import rewrite, variables, walk
 
 
 def hoist(b: LoopBuilder, reads: bool) -> None:
@@ -90,14 +90,14 @@ class _Loop:
             return go(x.cond, sure), go(x.a, False), go(x.b, False)
         if isinstance(x, Bin) and x.op in ("and", "or"):  # C skips the second operand where the first decides
             return go(x.a, sure), go(x.b, False)
-        return tuple(go(c, sure) for c in children(x))
+        return tuple(go(c, sure) for c in x.parts)
 
     def _moves(self, x: Expr, sure: bool) -> bool:
         """Tell whether an expression is worth a name in front of the loop, and may be computed there.
 
         sure: it is computed whenever the loop's body runs; else it must not read, and not divide by what may be 0.
         """
-        if not children(x) or not self._stays(x):
+        if not x.parts or not self._stays(x):
             return False
         parts = list(walk(x))
         divisions = [y for y in parts if isinstance(y, Bin) and y.op in ("floordiv", "mod", "div")]
@@ -108,9 +108,8 @@ class _Loop:
 
     def _stays(self, x: Expr) -> bool:
         """Tell whether every iteration computes the same, and computing it is safe without any iteration."""
-        return not any(
-            y in self.changing or (isinstance(y, Load) and (not self.reads or y.buffer.root in self.written))
-            for y in walk(x)
+        return variables(x).isdisjoint(self.changing) and not any(
+            isinstance(y, Load) and (not self.reads or y.buffer.root in self.written) for y in walk(x)
         )
 
     def _named(self, x: Expr) -> Expr:

@@ -18,7 +18,7 @@ from irc.ir.capacity import Capacity
 from irc.ir.dim import Dim, Symbol, product
 from irc.ir.relation import SizeConstraint
 from irc.ir.types import DType
-from irc.traversal import walk as walk_expression
+from irc.traversal import variables
 
 Where = Literal["input", "output", "constant", "arena", "local", "state", "row"]
 
@@ -343,4 +343,4 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
 
 def names_in(stmts: list[Stmt]) -> set[str]:
     """Collect the variables that statements read."""
-    return {x.name for s in walk(stmts) for e in expressions(s) for x in walk_expression(e) if isinstance(x, Var)}
+    return {x.name for s in walk(stmts) for e in expressions(s) for x in variables(e)}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from irc.expr import Bin, Call, Expr, Load, children
+from irc.expr import Bin, Call, Expr, Load
 from irc.fusion.elements import is_index
 from irc.ir.types import f32, f64
 from irc.loops.builder import COPIES, Kind, LoopBuilder
@@ -117,7 +117,7 @@ def _ordered(e: Expr) -> tuple[list[Expr], dict[Expr, set[Expr]]]:
 
 def _parts(x: Expr) -> list[Expr]:
     """List what is computed for an expression, without indices and what needs no computing."""
-    return [] if isinstance(x, Load) else [y for y in children(x) if children(y) and not is_index(y)]
+    return [] if isinstance(x, Load) else [y for y in x.parts if y.parts and not is_index(y)]
 
 
 def _below(x: Expr) -> set[Expr]:

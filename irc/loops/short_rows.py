@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import prod
 
-from irc.expr import Call, Const, Expr, Load, Select, Var, children, index, rebuilt
+from irc.expr import Call, Const, Expr, Load, Select, Var, index, rebuilt
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.dim import Dim
@@ -164,7 +164,7 @@ def _is_worth(chunk: Chunk, values: Sequence[Expr], spread: int, narrowest: int)
     operations = 2.0
     seen = {x for e in values for x in walk(e, into=lambda x: not isinstance(x, Load))}
     for x in seen:
-        operations += CALL if isinstance(x, Call) else 1 if children(x) else 0
+        operations += CALL if isinstance(x, Call) else 1 if x.parts else 0
     size = chunk.axes[-1].size or 1
     total = chunk.rows * chunk.row
     saved = 0.0
@@ -209,7 +209,7 @@ class _Emission:
             if isinstance(x, Load) or len(over) < len(chunk.axes):
                 self.spread.setdefault(x, _Spread(x, over))
                 return x
-            return rebuilt(x, tuple(go(c, state) for c in children(x)))
+            return rebuilt(x, tuple(go(c, state) for c in x.parts))
 
         return rewrite(e, step, None)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, children, rebuilt
+from irc.expr import Bin, Cast, Const, Expr, Load, Reduce, Select, Var, rebuilt
 from irc.fusion.elements import is_index
 from irc.fusion.indexing import Ranges, coefficient, local_name
 from irc.ir.types import DType, i64
 from irc.loops.builder import LoopBuilder
-from irc.traversal import replaced, rewrite, transform, walk
+from irc.traversal import replaced, rewrite, transform, variables, walk
 
 
 def substitute(e: Expr, values: Mapping[Expr, Expr]) -> Expr:
@@ -42,7 +42,7 @@ _FOLDING: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 def depends(e: Expr, vars: set[Expr]) -> bool:
     """Tell whether any of these variables occurs in `e`."""
-    return any(x in vars for x in walk(e) if isinstance(x, Var))
+    return not variables(e).isdisjoint(vars)
 
 
 def identity(op: str, dtype: DType) -> Const:
@@ -161,7 +161,7 @@ def share(b: LoopBuilder, e: Expr) -> Expr:
     def step(x: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if x in made:
             return made[x]
-        new = rebuilt(x, tuple(go(c, state) for c in children(x)))
+        new = rebuilt(x, tuple(go(c, state) for c in x.parts))
         if x in always and counts[x] > 1 and _worth(x):
             made[x] = new = b.let(new, "t")
         return new
@@ -199,7 +199,7 @@ def _mark(x: Expr, certain: set[Expr]) -> None:
     """Collect the parts that are certainly evaluated."""
     if not _is_leaf(x) and x not in certain:
         certain.add(x)
-        for c in (x.cond,) if isinstance(x, Select) else children(x):
+        for c in (x.cond,) if isinstance(x, Select) else x.parts:
             _mark(c, certain)
 
 
@@ -208,14 +208,14 @@ def _count(x: Expr, counts: dict[Expr, int]) -> None:
     if not _is_leaf(x):
         counts[x] = counts.get(x, 0) + 1
         if counts[x] == 1:
-            for c in children(x):
+            for c in x.parts:
                 _count(c, counts)
 
 
 def _is_leaf(x: Expr) -> bool:
     """Tell whether an expression is as short as a name: one without parts, or the read of an element of a local."""
     local = isinstance(x, Load) and x.buffer.where == "local"
-    return not children(x) or (local and all(not children(i) for i in children(x)))
+    return not x.parts or (local and all(not i.parts for i in x.parts))
 
 
 def _worth(e: Expr) -> bool:

@@ -33,7 +33,7 @@ from irc.loops.schedule import (
 from irc.loops.short_rows import emit_short_rows
 from irc.loops.simplify import depends, has_reduce, share, split_guards, substitute
 from irc.loops.split import Element, Nest, Splitter
-from irc.traversal import replaced, walk
+from irc.traversal import replaced, variables, walk
 
 if TYPE_CHECKING:
     from irc.loops.lower import Lowering, Scope
@@ -211,7 +211,7 @@ def pinned_in(e: Expr) -> set[Expr]:
             if is_index(i):
                 inside.update(id(y) for y in walk(i))
             else:
-                found.update(y for y in walk(i) if isinstance(y, Var))
+                found |= variables(i)
     found.update(x for x in walk(e, into=lambda x: not isinstance(x, Load)) if isinstance(x, Var))
     return found
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from irc.expr import Bin, Const, Expr, children, index
+from irc.expr import Bin, Const, Expr, index
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, boolean
 from irc.kernels.core.base import Kernel
@@ -93,7 +93,7 @@ def _key(c: Const) -> tuple[str, DType]:
 
 def _constants(expr: Expr) -> dict[int, Const]:
     """Find the constants that may be read from memory, by `id`: not those of clamps, which have instructions."""
-    bounds = {id(x) for e in walk(expr) if isinstance(e, Bin) and e.op in ("min", "max") for x in children(e)}
+    bounds = {id(x) for e in walk(expr) if isinstance(e, Bin) and e.op in ("min", "max") for x in e.parts}
     return {id(e): e for e in walk(expr) if isinstance(e, Const) and e.dtype != boolean and id(e) not in bounds}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from irc.backends.c.expr import NEAREST_QUOTIENT, constant
 from irc.backends.c.function import Signature, Unit, print_function
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var, children
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, expressions, walk
 from irc.traversal import fold, replaced, walk as walk_expression
 
@@ -84,7 +84,7 @@ def _numbers(function: Function) -> set[int]:
     for e in (e for s in walk(function.body) for e in expressions(s)):
         fixed.add(id(e))
         for x in walk_expression(e):
-            for part in children(x):
+            for part in x.parts:
                 if isinstance(part, Const):
                     (found if _is_plain(x, part) else fixed).add(id(part))
     return found - fixed

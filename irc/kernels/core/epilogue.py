@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, children, rebuilt
+from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, rebuilt
 from irc.functions import multiple_of_gelu
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
@@ -152,7 +152,7 @@ def recognised(expr: Expr) -> Expr:
             case _:
                 found = multiple_of_gelu(e)
         if found is None:
-            return rebuilt(e, tuple(go(c, state) for c in children(e)))
+            return rebuilt(e, tuple(go(c, state) for c in e.parts))
         x, scale, others = found
         y: Expr = Call("gelu", (go(x, None),))
         for factor in others:
@@ -214,12 +214,12 @@ def steps(expr: Expr, literal: Callable[[Const], str] = _literal) -> list[str]:
 
 def _spelled(expr: Expr, spell: Callable[[Expr, tuple[str, ...]], str], name: Callable[[Expr, str], str]) -> str:
     """Spell an expression from the text of its parts; parts that are long or read several times get a name first."""
-    parts = [x for e in walk(expr) for x in children(e)]
+    parts = [x for e in walk(expr) for x in e.parts]
     reads = Counter(map(id, parts))
 
     def text(e: Expr, operands: tuple[str, ...]) -> str:
         spelled = spell(e, operands)
-        named = children(e) and (reads[id(e)] > 1 or len(spelled) > _LONG)
+        named = e.parts and (reads[id(e)] > 1 or len(spelled) > _LONG)
         return name(e, spelled) if named and e is not expr else spelled
 
     return fold(expr, text)
