@@ -25,7 +25,7 @@
 #define LONGEST_SPIN 100000
 #define HELD_UP 32
 #define RECENT 50000000
-#define PIECES 8 /* of a share, at most */
+#define PIECES 16 /* of a share, at most */
 #define LINE 64  /* bytes of a line of a cache */
 
 typedef struct pool pool;
