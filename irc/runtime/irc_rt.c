@@ -26,7 +26,7 @@
 #define HELD_UP 32
 #define RECENT 50000000
 #define PIECES 16 /* of a share, at most */
-#define LINE 64  /* bytes of a line of a cache */
+#define LINE 64   /* bytes of a line of a cache */
 
 typedef struct pool pool;
 
