@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace as changed
-from operator import is_
 from typing import TYPE_CHECKING, Any, Literal
 
 from irc.ir.dim import Dim, DimLike, product
@@ -560,7 +559,7 @@ def reshaped_index(at: Sequence[Expr], shape: Sequence[Dim], to: Sequence[Dim]) 
 # ---------------------------------------------------------------------------- parts
 def rebuilt(e: Expr, parts: tuple[Expr, ...]) -> Expr:
     """The same kind of expression from other parts."""
-    if all(map(is_, e.parts, parts)):
+    if all(a is b for a, b in zip(e.parts, parts, strict=True)):
         return e
     match e:
         case Bin():

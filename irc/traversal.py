@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from irc.expr import Expr, Var, rebuilt
@@ -90,24 +90,15 @@ def walk(e: Expr, into: Callable[[Expr], bool] | None = None) -> Iterator[Expr]:
 
 def variables(e: Expr) -> frozenset[Var]:
     """Collect the variables of an expression, those of its reductions among them; every part keeps its own."""
-    stack = [e]
-    while stack:
-        x = stack[-1]
-        waiting = [] if _KEPT in x.__dict__ else [c for c in x.parts if _KEPT not in c.__dict__]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if _KEPT not in x.__dict__:
-            own = frozenset({x}) if isinstance(x, Var) else _union([c.__dict__[_KEPT] for c in x.parts])
-            x.__dict__[_KEPT] = own
-    return e.__dict__[_KEPT]
+    return e.__dict__[_KEPT] if _KEPT in e.__dict__ else fold(e, _keep_variables)
 
 
 _KEPT = "_variables"
 
 
-def _union(sets: Sequence[frozenset[Var]]) -> frozenset[Var]:
-    """Unite sets: to one of them, if that has all elements."""
-    largest = max(sets, key=len, default=frozenset[Var]())
-    return largest if all(s <= largest for s in sets) else largest.union(*sets)
+def _keep_variables(x: Expr, sets: tuple[frozenset[Var], ...]) -> frozenset[Var]:
+    """Unite the sets of its parts for an expression: to one of them, if that has all elements."""
+    if _KEPT not in x.__dict__:
+        largest = frozenset({x}) if isinstance(x, Var) else max(sets, key=len, default=frozenset[Var]())
+        x.__dict__[_KEPT] = largest if all(s <= largest for s in sets) else largest.union(*sets)
+    return x.__dict__[_KEPT]

@@ -262,7 +262,7 @@ class Grouper:
         """Tell whether an element of the operand is read at many places of the value; row groups need no test."""
         if operand.producer in self.cluster_of:
             return False
-        moving = {x for i in load.index for x in variables(i)}
+        moving = variables(load)
         axes = zip(self.elements.of(value).vars, value.shape, strict=True)
         return prod(d.const or OFTEN for v, d in axes if v not in moving) >= OFTEN
 

@@ -28,7 +28,7 @@ from irc.ops.conv import Conv
 from irc.ops.matmul import MatMul
 from irc.selection.planes import input_of, planes_of
 from irc.selection.selector import Selection, Selector, worthwhile
-from irc.traversal import fold, replaced, walk
+from irc.traversal import fold, replaced, variables
 
 FULL = Rounding()
 """The rounding of a problem that stores no bytes."""
@@ -348,7 +348,7 @@ def _whole(e: Expr, slots: Sequence[Access]) -> int | None:
 
 def _without_unread(fused: FusedEpilogue) -> FusedEpilogue:
     """Drop the operands that an epilogue's expression does not read."""
-    read = {e.name for e in walk(fused.expr) if isinstance(e, Var)}
+    read = {v.name for v in variables(fused.expr)}
     kept = [k for k in range(len(fused.slots)) if f"slot{k}" in read]
     names = {f"slot{k}": slot(i, fused.expr.dtype) for i, k in enumerate(kept)}
     expr = replaced(fused.expr, lambda e: names.get(e.name) if isinstance(e, Var) else None)
