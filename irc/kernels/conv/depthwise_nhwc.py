@@ -5,9 +5,11 @@ input under it: each vector is loaded once for every row of the window and serve
 Tiles that reach over the input skip the columns and rows outside; the others have no conditions.  A row that is no
 multiple of the tile ends with a tile that overlaps the one before.  Nothing outside the input is read.
 
-The innermost loop is that over the vectors of a block of channels: it reads and writes neighbouring lines, which the
-processor fetches ahead, and its tiles do not wait for one another.  Around it are the pixels of a strip of output rows,
-and the blocks.  Threads split images, strips and blocks.
+The innermost loop is that over the vectors of a block of channels: it reads and writes neighbouring lines, and its
+tiles do not wait for one another.  Around it are the pixels of a strip of output rows, and the blocks.  Threads split
+images, strips and blocks.  Where planes have no room in a core's own cache, and every row of pixels has one of the
+input to itself, a tile fetches what the next one reads of that row, and what it writes: from a cache that others use,
+too, lines come late, and no processor guesses such steps.  With longer strides there is too little to compute beside.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES, TileRow, bounds, few_channels, pixels_of, slot_starts, window_names
 
 UNROLLED = 9  # taps of a window up to which its rows are unrolled
-BLOCK_VECTORS = 4  # vectors of channels, at most
+BLOCK_VECTORS = 8  # vectors of channels, at most
 STRIP = 512 << 10  # bytes of the input rows of a strip
+FAR = 4 << 20  # bytes of an image and its result for which a core's own cache has no room
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
 WORTHWHILE = 50_000  # products below which one thread does all
 
 _CALL = """
 typedef struct {$fields
     int64_t strip, blocks; /* the plan: rows of a strip, blocks of channels */
+    int far;               /* whether planes have no room in the core's own cache */
 } ${S}_call;
 """
 
@@ -86,7 +90,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
                 const $X *at = corner + channel;
                 $V acc[$P];
                 EACH(p < $P) acc[p] = ($V){0};
-                if (whole) {$unroll
+                if (whole) {$fetch$unroll
                     for (int k = 0; k < $KH; k++, at += down) ${S}_taps(acc, 1, at, step, w + k * ($KW * $L), 0);
                     ${S}_finish(o, acc, 1, pixel, $P, channel);
                 } else {
@@ -101,6 +105,11 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
     }
 }
 """
+_FETCH = """
+                    if (g->far) {
+                        EACH(p < $P) __builtin_prefetch(at + ($KH - 1) * down + ($span + p) * step);
+                        EACH(p < $P) __builtin_prefetch(o->c + (pixel + $P + p) * o->c_row + channel, 1);
+                    }"""
 _MULTIPLIED = """\
                     acc += ${V}_load(g->w + (ky * $KW + kx) * $L) * ${LX}_part(at, g->channels);
 """
@@ -132,6 +141,7 @@ void $S($parameters) {
     const int64_t most = g->oh / wanted > 1 ? g->oh / wanted : 1;
     const int64_t strips = (g->oh - 1) / (rows < most ? rows : most) + 1;
     call.strip = (g->oh + strips - 1) / strips;
+    call.far = g->channels * (g->ih * g->iw * (int64_t)sizeof *g->x + g->oh * g->ow * (int64_t)sizeof *g->y) > $far;
     const int64_t pieces = g->batch * ((g->oh + call.strip - 1) / call.strip) * call.blocks;
     const double work = (double)g->batch * (double)g->channels * (double)(g->oh * g->ow) * $KH * $KW;
     if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
@@ -238,7 +248,8 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
         given |= {"S": self.symbol, "P": t.rows, "block": BLOCK_VECTORS, "strip": STRIP}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
         given |= bf16_io.names(self.x_bf16, self.y_bf16, t)
-        given["span"] = self._row.columns[-1] + 1
+        given |= {"span": self._row.columns[-1] + 1, "far": FAR}
+        fetch = fill(_FETCH, **given) if self.strides == (1, 1) else ""
         starts = slot_starts(self.epilogue)
         unroll = "\n                IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
         return [
@@ -247,7 +258,7 @@ class NhwcDepthwiseKernel(Kernel[ConvProblem]):
             epilogue_of(self.symbol, t, self.epilogue, given["Y"]),
             fill(_CALL, **given, **self.interface),
             bounds(self.symbol, self._row.columns),
-            fill(_TILE, **given, columns="".join(self._row.walk(self._column)), unroll=unroll),
+            fill(_TILE, **given, columns="".join(self._row.walk(self._column)), fetch=fetch, unroll=unroll),
             few_channels(given, "{0}", _MULTIPLIED),
             fill(_BODY, **given, **self.interface, slot_starts=starts),
         ]
