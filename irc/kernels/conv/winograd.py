@@ -1,12 +1,13 @@
 """Convolution 3 × 3 with stride 1, NHWC, by Winograd's minimal filtering F(2 × 2, 3 × 3) or F(4 × 4, 3 × 3).
 
 A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36, one of 4 × 4 by 36 instead of 144
-(`irc.kernels.conv.winograd_transforms`).  Some tiles at a time are transformed into scratch, [position][block of
-ic][tile][channel of the block]; then each panel of output channels is 16 or 36 matrix products over ic, whose sums are
-transformed back and pass through the epilogue.  Weights are transformed when compiling, in f64: [panel of
-oc][position][ic][panel], one group of channels after the other.  Nothing outside the input is read.
+(`irc.kernels.conv.winograd_transforms`).  Some tiles at a time, which may be of several images, are transformed into
+scratch, [position][block of ic][tile][channel of the block]; then each panel of output channels is 16 or 36 matrix
+products over ic, whose sums are transformed back and pass through the epilogue.  Weights are transformed when
+compiling, in f64: [panel of oc][position][ic][panel], one group of channels after the other.  Nothing outside the input
+is read.
 
-Threads split images, groups, tiles and panels, never the sum: results do not depend on them.
+Threads split groups, tiles and panels, never the sum: results do not depend on them.
 """
 
 from __future__ import annotations
@@ -87,39 +88,54 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
 
 _CALL = """
 typedef struct {$fields
-    /* Blocks and panels of a group's channels; tiles of an image, `across` in a row; `heights` of register tiles, up to
-       `most` of them transformed at a time, in `chunks`; `parts` of the panels are tasks of their own.  Of `wide`
-       panels each position is multiplied before the next one. */
-    int64_t blocks, panels, across, tiles, heights, chunks, parts;
+    /* Blocks and panels of a group's channels; tiles of all images; `heights` of register tiles, up to `most` of them
+       transformed at a time, in `chunks`; `parts` of the panels are tasks of their own.  Of `wide` panels each position
+       is multiplied before the next one. */
+    int64_t blocks, panels, tiles, heights, chunks, parts;
 } ${S}_call;
+
+typedef struct {
+    int64_t image, y, x; /* of the result: where a tile begins */
+} ${S}_corner;
+
+static ${S}_corner ${S}_corner_of(const ${S}_call *g, int64_t tile) {
+    const int64_t across = (g->ow + $M - 1) / $M, all = (g->oh + $M - 1) / $M * across;
+    return (${S}_corner){tile / all, tile % all / across * $M, tile % across * $M};
+}
+
+IRC_INLINE void ${S}_advance(const ${S}_call *g, ${S}_corner *at) {
+    if ((at->x += $M) < g->ow) return;
+    at->x = 0;
+    if ((at->y += $M) < g->oh) return;
+    at->y = 0, at->image++;
+}
 
 /* For threads, chunks of an even number, and parts of the panels where these are few. */
 static void ${S}_plan(${S}_call *g, int alone) {
     g->blocks = (g->ic + $L - 1) / $L;
     g->panels = (g->oc + $NR - 1) / $NR;
-    g->across = (g->ow + $M - 1) / $M;
-    g->tiles = (g->oh + $M - 1) / $M * g->across;
+    g->tiles = g->batch * ((g->oh + $M - 1) / $M) * ((g->ow + $M - 1) / $M);
     g->heights = (g->tiles + $MR - 1) / $MR;
     g->chunks = (g->heights + g->most - 1) / g->most;
     g->parts = 1;
-    const int64_t planes = g->batch * g->groups;
-    if (alone || planes * g->chunks >= $few) return;
+    if (alone || g->groups * g->chunks >= $few) return;
     const int64_t small = $P * g->panels * g->blocks * ($L * $NR * $size) <= $cached, many = small ? 4 : 2;
     const int64_t round = g->heights < many ? 2 : many, even = (g->chunks + round - 1) / round * round;
-    if (g->wide == 1 && planes % 2 && even <= g->heights) g->chunks = even; /* else each thread reads all weights */
-    const int64_t parts = ($few + planes * g->chunks - 1) / (planes * g->chunks);
+    if (g->wide == 1 && g->groups % 2 && even <= g->heights) g->chunks = even; /* else each thread reads all weights */
+    const int64_t parts = ($few + g->groups * g->chunks - 1) / (g->groups * g->chunks);
     g->parts = parts < g->panels ? parts : g->panels;
 }
 
-/* Tiles t0 to t1 of an image, transformed; the rest of the last register tile is zero. */
-static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t t1, $T *to, int64_t step) {
+/* Tiles t0 to t1 of a group, transformed; the rest of the last register tile is zero. */
+static void ${S}_enter(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1, $T *to, int64_t step) {
     const int64_t rows = (t1 - t0 + $MR - 1) / $MR * $MR;
-    for (int64_t t = t0; t < t0 + rows; t++, to += $L) {
-        const int64_t y = t / g->across * $M - g->pad_h, x = t % g->across * $M - g->pad_w;
+    ${S}_corner corner = ${S}_corner_of(g, t0);
+    for (int64_t t = t0; t < t0 + rows; t++, ${S}_advance(g, &corner), to += $L) {
+        const int64_t y = corner.y - g->pad_h, x = corner.x - g->pad_w;
         uint64_t inside = 0;
         for (int k = 0; k < $N * $N && t < t1; k++)
             inside |= (uint64_t)(y + k / $N >= 0 && y + k / $N < g->ih && x + k % $N >= 0 && x + k % $N < g->iw) << k;
-        const $T *from = image + y * g->x_row + x * g->x_pixel;
+        const $T *from = g->x + corner.image * g->x_batch + group * g->ic + y * g->x_row + x * g->x_pixel;
         for (int64_t b = 0; b < g->blocks; b++) {
             const int64_t left = g->ic - b * $L;
             $T *at = to + b * (g->most * $MR * $L);
@@ -132,10 +148,12 @@ static void ${S}_enter(const ${S}_call *g, const $T *image, int64_t t0, int64_t 
 }
 
 /* Sums of tiles t0 to t1, for channels from `col` on, transformed back and through the epilogue to the output. */
-static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_t t1, int64_t col, const $T *from,
+static void ${S}_leave(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1, int64_t col, const $T *from,
                        int64_t step) {
-    for (int64_t t = t0; t < t1; t++, from += $NR) {
-        const int64_t oy = t / g->across * $M, ox = t % g->across * $M;
+    ${S}_corner corner = ${S}_corner_of(g, t0);
+    for (int64_t t = t0; t < t1; t++, ${S}_advance(g, &corner), from += $NR) {
+        const int64_t image = corner.image, oy = corner.y, ox = corner.x;
+        ${S}_out o = {.c = g->y + image * g->y_batch + group * g->oc, .c_row = g->y_pixel, .n = g->oc};$slot_starts
         for (int64_t v = 0; v * $L < $NR && col + v * $L < g->oc; v++) {
             const int64_t at = col + v * $L, left = g->oc - at;
             $V y[$M][$M];
@@ -143,9 +161,9 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
             for (int k = 0; k < $M * $M; k++) {
                 if (oy + k / $M >= g->oh || ox + k % $M >= g->ow) continue;
                 const int64_t pixel = (oy + k / $M) * g->ow + ox + k % $M;
-                $T *const to = o->c + pixel * o->c_row + at;
-                if (left >= $L) ${V}_store(to, ${S}_epilogue(o, y[k / $M][k % $M], pixel, at, $L));
-                else ${V}_store_part(to, ${S}_epilogue(o, y[k / $M][k % $M], pixel, at, left), left);
+                $T *const to = o.c + pixel * o.c_row + at;
+                if (left >= $L) ${V}_store(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, $L));
+                else ${V}_store_part(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, left), left);
             }
         }
     }
@@ -153,23 +171,21 @@ static void ${S}_leave(const ${S}_call *g, const ${S}_out *o, int64_t t0, int64_
 """
 
 _BODY = """
-/* Tasks begin to end: images, groups, chunks of tiles, parts of the panels (these share the transform). */
+/* Tasks begin to end: groups, chunks of tiles, parts of the panels (these share the transform). */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *const g = given;
     const int64_t block = g->most * $MR * $L; /* between blocks of channels; positions are no power of two apart */
     const int64_t v_step = g->blocks * block + $L, m_panel = g->most * $MR * $NR;
     const int64_t m_step = g->wide * m_panel + $L;
-    int64_t *const entered = (int64_t *)(void *)own; /* of which image, group and chunk the tiles stand in v */
+    int64_t *const entered = (int64_t *)(void *)own; /* of which group and chunk the tiles stand in v */
     $T *const v = ($T *)(void *)(own + 64), *const m = v + $P * v_step;
     while (begin < end) {
         const int64_t part = begin % g->parts, chunk = begin / g->parts % g->chunks;
-        const int64_t plane = begin / g->parts / g->chunks, image = plane / g->groups, group = plane % g->groups;
+        const int64_t group = begin / g->parts / g->chunks;
         const int64_t run = g->parts - part < end - begin ? g->parts - part : end - begin;
         const int64_t t0 = g->heights * chunk / g->chunks * $MR, next = g->heights * (chunk + 1) / g->chunks * $MR;
         const int64_t t1 = next < g->tiles ? next : g->tiles;
-        const $T *const x = g->x + image * g->x_batch + group * g->ic;
-        ${S}_out o = {.c = g->y + image * g->y_batch + group * g->oc, .c_row = g->y_pixel, .n = g->oc};$slot_starts
-        if (*entered != begin / g->parts) ${S}_enter(g, x, t0, t1, v, v_step);
+        if (*entered != begin / g->parts) ${S}_enter(g, group, t0, t1, v, v_step);
         *entered = begin / g->parts;
         const int64_t rows = (t1 - t0 + $MR - 1) / $MR, hop = ($U * $NR + rows - 1) / rows; /* each fetches a share */
         const int64_t p1 = g->panels * (part + run) / g->parts, of = $L * $NR; /* weights of a block of a panel */
@@ -189,23 +205,22 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
                     }
                 }
             }
-            for (int64_t p = p0; p < end; p++) ${S}_leave(g, &o, t0, t1, p * $NR, m + (p - p0) * m_panel, m_step);
+            for (int64_t p = p0; p < end; p++) ${S}_leave(g, group, t0, t1, p * $NR, m + (p - p0) * m_panel, m_step);
         }
         begin += run;
     }
 }
 """
 
-# Tasks are divided among threads: `$images` (or groups of them), `$pieces` of each, whose tiles are transformed
-# together, and parts of the panels.
+# Tasks are divided among threads: `$pieces` whose tiles are transformed together, and parts of the panels.
 ENTRY = """
 void $S($parameters) {
     ${S}_call call = {$assigned};
     if (g->batch <= 0 || g->oh <= 0 || g->ow <= 0) return;
-    const double work = (double)($images * g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
+    const double work = (double)$images * (double)(g->oh * g->ow) * (double)g->oc * (double)(4 * g->ic);
     const int alone = !pool || work < $worthwhile;
     ${S}_plan(&call, alone);
-    const int64_t tasks = $images * $pieces * call.parts;
+    const int64_t tasks = $pieces * call.parts;
     irc_divide(alone ? 0 : pool, tasks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
@@ -227,13 +242,14 @@ class WinogradKernel(Kernel[ConvProblem]):
         if p.layout == "nhwc" and p.is_regular_3x3 and p.dtype in (f32, f64):
             for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), (F2, F4)):
                 for vectors, most in _tiles(length, p.oc, p.dtype).items():
-                    rows = heights_of(p.squares(filtering.outputs), most)[-1]
+                    rows = heights_of(_tiles_of(p, filtering), most)[-1]
                     yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering)
 
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
         p, t, f = problem, self.tile, self.filtering
-        tiles, panels, blocks = likely_extent(p.squares(f.outputs)), -(-p.oc // t.panel), -(-p.ic // t.lanes)
+        tiles = p.images * likely_extent(p.squares(f.outputs))
+        panels, blocks = -(-p.oc // t.panel), -(-p.ic // t.lanes)
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
         products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / self._reached
         vectors, partial = divmod(p.oc, t.lanes)
@@ -244,7 +260,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         far = found.winograd_near if p.near and found.winograd_near else found.winograd_stream
         rate = costs.SECOND_CACHE if p.resident else far
         weights = f.positions * p.outputs * p.ic * t.dtype.itemsize / rate
-        work = p.images * p.groups * (products + transforms)
+        work = p.groups * (products + transforms)
         return work + weights - min(weights / 2, found.winograd_hides * work)
 
     @property
@@ -260,9 +276,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         return f"winograd {self.filtering.name}, {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        squares = problem.squares(self.filtering.outputs)
-        wide = 1 if problem.resident else self.wide(problem.ic, problem.oc, squares)
-        most = squares.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, squares, problem.resident))
+        tiles = _tiles_of(problem, self.filtering)
+        wide = 1 if problem.resident else self.wide(problem.ic, problem.oc, tiles)
+        most = tiles.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, tiles, problem.resident))
         plan = {"groups": Dim.of(problem.groups), "most": most, "wide": Dim.of(wide)}
         return problem.arguments() | problem.channel_arguments() | plan
 
@@ -305,7 +321,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike, resident: bool) -> int:
-        """Choose `most` for images of this many tiles: what is transformed at a time takes the second cache.
+        """Choose `most` for this many tiles: what is transformed at a time takes the second cache.
 
         resident: whether the weights stand there, too: then it takes half.  Else all of them are read for each chunk.
         """
@@ -316,9 +332,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         return max(1, min(MOST_ROWS, at_once, Dim.of(tiles).ceildiv(t.rows).const or MOST_ROWS))
 
     def wide(self, ic: int, oc: int, tiles: DimLike) -> int:
-        """Choose `wide` for images of this many tiles: 1, or all panels, where no weights are read twice then.
+        """Choose `wide` for this many tiles: 1, or all panels, where no weights are read twice then.
 
-        That is where what is transformed of an image, stored and read once more, is less than the weights that are
+        That is where what is transformed, stored and read once more, is less than the weights that are
         read for each further chunk, and what a position has of it leaves them room in the second cache.
         """
         t, count, panels = self.tile, Dim.of(tiles), -(-oc // self.tile.panel)
@@ -386,8 +402,14 @@ class WinogradKernel(Kernel[ConvProblem]):
             *self.filtering.parts(given),
             epilogue_of(s, t, self.epilogue),
             *(fill(text, **given) for text in (_CALL, _BODY)),
-            fill(ENTRY, **given, images="g->batch * g->groups", pieces="call.chunks"),
+            fill(ENTRY, **given, images="(g->batch * g->groups)", pieces="g->groups * call.chunks"),
         ]
+
+
+def _tiles_of(problem: ConvProblem, filtering: Filtering) -> Dim:
+    """Count the tiles of all images; of one, for which register tiles are high enough, if their number is not known."""
+    tiles = problem.squares(filtering.outputs)
+    return tiles * problem.batch if problem.batch.is_const else tiles
 
 
 def _tiles(isa: Isa, oc: int, dtype: DType) -> dict[int, int]:

@@ -387,5 +387,5 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
             epilogue_of(self.symbol, VECTOR, self.epilogue, given["Y"]),
             fill(_CALL, **given),
             fill(_BODY, **given),
-            fill(ENTRY, **given, images="g->batch", pieces="call.groups"),
+            fill(ENTRY, **given, images="g->batch", pieces="g->batch * call.groups"),
         ]
