@@ -34,6 +34,8 @@ CASES: list[tuple[Any, ...]] = [
     (33, 16, (13, 12), (1, 1, 1, 1), 2),
     (64, 21, (12, 15), (1, 1, 1, 1), 1),
     (32, 200, (12, 12), (2, 2, 2, 2), 1),
+    (48, 40, (4, 4), (1, 1, 1, 1), 9),
+    (33, 32, (6, 5), (1, 1, 1, 1), 7),
 ]
 # with groups of channels, too
 GROUPED: list[tuple[Any, ...]] = [
@@ -140,6 +142,14 @@ def test_weights_that_are_read_once() -> None:
     )
     assert kernel.wide(512, 512, 16) == 32 and kernel.wide(64, 64, 784) == 1
     assert kernel.wide(512, 512, Dim.symbol("n")) == 1 and kernel.wide(512, 512, 6) == 1
+
+
+def test_weights_of_small_planes_meet_all_images() -> None:
+    """A register tile has tiles of several images, if it is known how many there are."""
+    for batch, tile in ((16, (8, 3)), (2, (2, 3)), (Dim.symbol("n"), (1, 3))):
+        problem = ConvProblem.contiguous("nhwc", plain(), 64, 192, (4, 4), (3, 3))
+        kernels = WinogradKernel.candidates(replace(problem, batch=Dim.of(batch)), ISAS["avx512"])
+        assert tile in {(k.tile.rows, k.tile.vectors) for k in kernels if k.filtering == F4}
 
 
 def test_where_it_does_not_pay() -> None:

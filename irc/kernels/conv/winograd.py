@@ -39,7 +39,6 @@ from irc.kernels.vector.pixels import STRIDES, slot_starts
 UNROLL = 4  # products of a sum in one round of the loop
 NEAR = 32  # products ahead whose weights are fetched to the first cache
 MOST_ROWS = 8  # tiles of the register tile's height that are transformed at a time
-STORED_AGAIN = 4  # weights that may be read instead of storing and reading an element that is transformed
 FEW_TASKS = 16  # for threads; with fewer, output channels are split too
 
 _TILE = """/* C[$MR][$NR] (+)= sum over `blocks` blocks of $L channels of X[block][row][channel] * W[channel][$NR].  Of
@@ -343,7 +342,8 @@ class WinogradKernel(Kernel[ConvProblem]):
         heights = -(-int(count) // t.rows)
         again = (-(-heights // self.most(ic, count, False)) - 1) * ic * oc
         moved = heights * t.rows * (ic + panels * t.panel)
-        return panels if STORED_AGAIN * moved <= again and moved * t.dtype.itemsize <= t.isa.l2 // 2 else 1
+        worth = costs.costs_of(t.isa).winograd_again * moved <= again
+        return panels if worth and moved * t.dtype.itemsize <= t.isa.l2 // 2 else 1
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         t = self.tile

@@ -6,6 +6,7 @@ with them, estimates choose for convolutions of known networks what measurements
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -26,7 +27,8 @@ class Costs:
     takes that the second cache does not hold.  stream: bytes a cycle of operands that are in no cache.  winograd,
     winograd_stream: of the peak, what products between Winograd's transforms reach, and bytes a cycle of their weights,
     which are read in short runs; winograd_near: of those in the last cache, 0 where that is not known; winograd_hides:
-    the part of the other work during which weights come, until half of them are there.  direct: of the peak, what tiles
+    the part of the other work during which weights come, until half of them are there; winograd_again: how many weights
+    are rather read again than an element that is transformed is stored and read.  direct: of the peak, what tiles
     of direct convolutions so many vectors wide reach.  blocks: of the peak, what full tiles reach that read A where it
     stands and meet B in blocks, 0 where that is not known.  dots, dot: of the peak, what tiles of dots reach, whose
     vectors lie along the sums, and cycles to add up the lanes of a sum.  stored: cycles that a vector of results takes
@@ -44,6 +46,7 @@ class Costs:
     winograd_stream: float = 6.0
     winograd_near: float = 0.0
     winograd_hides: float = 0.0
+    winograd_again: float = 4.0
     direct: Mapping[int, float] = field(default_factory=lambda: DIRECT)
     blocks: float = 0.0
     dots: float = 0.65
@@ -70,7 +73,13 @@ COSTS = {
     "avx512": _AVX512,
     "avx512 with tiles": replace(_AVX512, several=0.9),
     "avx512 in halves": Costs(
-        {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84}, pack=0.4, stream=9.0, winograd=0.85, winograd_stream=9.0, dots=0.9
+        {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84},
+        pack=0.4,
+        stream=9.0,
+        winograd=0.85,
+        winograd_stream=9.0,
+        winograd_again=math.inf,
+        dots=0.9,
     ),
     "avx2": Costs(
         {(6, 2): 0.95, (4, 3): 0.91, (12, 1): 0.8},
