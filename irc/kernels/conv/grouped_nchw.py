@@ -26,7 +26,7 @@ from irc.kernels.conv.grouped_nchw_text import CALL, PART, ROWS, TILE, copies
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LOADS, in_halves
+from irc.kernels.core.costs import FIRST_CACHE_HOLDS, LOADS, SECOND_CACHE, in_halves
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import AVX2, Isa
 from irc.kernels.core.problem import Pair, likely_extent
@@ -114,6 +114,8 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
             dense = DENSE_WHOLE - LOADING * min(1.0, loading) - CROWDED * (accumulators > t.isa.registers // 2)
         peak = t.isa.fma * (dense if p.groups == 1 or p.ic > 1 else 1)
         tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
+        if self._met * t.dtype.itemsize > FIRST_CACHE_HOLDS:
+            tile += loads * p.ic * t.lanes * t.dtype.itemsize / SECOND_CACHE
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
         tiles = lines * -(-ow // t.panel)
@@ -205,6 +207,13 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
     def _strip(self) -> int:
         """Elements of a padded strip of all channels of a group, at most."""
         return self.tile.isa.packed // 2 // self.tile.dtype.itemsize
+
+    @property
+    def _met(self) -> int:
+        """Elements of the strip that the windows of a tile span."""
+        taller, wider = self._reach
+        lines, pixels = (self.tile.rows - 1) * self.step + taller + 1, self.tile.panel + wider
+        return self.inputs * self._phases[0] * self._phases[1] * lines * pixels
 
     @property
     def _reach(self) -> Pair:

@@ -154,6 +154,8 @@ ATTENDED_HEAD = 1000.0
 """Cycles of attention besides its products, by the bf16 terms of a value, 0 where it stays f32: of a score, until it is
 an exponential; to pack an element of K or V; of an element of Q and of O; and of a head of keys.  With three terms and
 in f32 as measured on Sapphire Rapids: what stands between products costs them as if it stood before them."""
+FIRST_CACHE_HOLDS = 32 << 10
+"""Bytes, on the processors with the smallest ones."""
 SECOND_CACHE = 48.0
 """Bytes a cycle of operands that are in the second cache."""
 LOADS = 2.0
