@@ -30,6 +30,8 @@ SHORT = 512
 """Bytes of columns that are read side by side, at most: then neighbouring ones are in the same page."""
 BESIDE = 4
 """Columns that are."""
+HALF = 8
+"""Lanes, at least, of vectors that are half as long where columns are no longer."""
 SUMS = 4
 """Sums of a longer column."""
 TASK = 1 << 14
@@ -137,7 +139,9 @@ class RowDotsGemmKernel(GemmKernel):
         if problem.dtype not in (f32, f64) or problem.matrices or not isa.has_vectors:
             return
         if problem.m == 1 and problem.a[3] == 1 and problem.b[2] == 1:
-            yield cls.of(isa, problem.epilogue)
+            half = isa.lanes(problem.dtype) // 2
+            short = problem.k.is_const and likely(problem.k) <= half >= HALF
+            yield cls.of(isa.halved() if short else isa, problem.epilogue)
 
     @classmethod
     def of(cls, isa: Isa, epilogue: Epilogue) -> Self:
