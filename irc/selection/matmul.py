@@ -23,6 +23,8 @@ from irc.ops.matmul import MatMul
 from irc.selection.selector import Selection, Selector, worthwhile
 
 ONE = Dim.of(1)
+FEW_PRODUCTS, FEW_ROWS = 3, 4
+"""Products of a sum and rows of a result that are few: loops have no fixed costs, but read B again for each row."""
 DISTANT = 8 << 20
 """Bytes of a model's constants of which a run finds none in the caches of its cores."""
 
@@ -70,6 +72,8 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]
     if p.n == 1:
         p, sides = p.turn(), [(v, not swap) for v, swap in reversed(sides)]
+    if _is_elementwise(p):
+        return None
     space = Space(p.space)
     left, right = (operand(selector, space, p, *side, right=bool(at)) for at, side in enumerate(sides))
     if left is None or right is None:
@@ -80,6 +84,16 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access), calls=False)
         result, to = result_of(selector, p, fused)
     return _arranged(selector, p, left, right, fused, result, to)
+
+
+def _is_elementwise(p: Product) -> bool:
+    """Tell whether there is so little to add up that loops are as fast as for an addition, or faster than tiles.
+
+    That is a product of one row and one column, or sums of few products in few rows: loops read B once, as it stands.
+    """
+    if not p.k.is_const or int(p.k) > FEW_PRODUCTS or (p.n.is_const and int(p.n) <= FEW_ROWS):
+        return False
+    return int(p.k) == 1 or (p.m.is_const and int(p.m) <= FEW_ROWS)
 
 
 def product_of(node: Node, a: Value, b: Value) -> Product | None:

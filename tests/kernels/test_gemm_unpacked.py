@@ -261,6 +261,9 @@ def test_selection(isa: str) -> None:
     row = GemmProblem.contiguous(plain(), 1, 197, 31, False)
     row = replace(row, b=(*row.b[:2], Dim.of(1), Dim.of(31)))
     assert type(select(row, ISAS[isa])) is RowDotsGemmKernel
+    for k, lanes in ((8, 8), (9, 16)):  # columns that half a vector holds
+        (kernel,) = RowDotsGemmKernel.candidates(replace(row, k=Dim.of(k)), ISAS["avx512"])
+        assert kernel.tile.lanes == lanes
 
 
 def test_short_sums_with_weights_are_rows_of_vectors_of_avx2() -> None:

@@ -1,4 +1,4 @@
-"""Products with one column: one row by the other operand turned, so that vectors hold results."""
+"""Products with one column, which are one row by the other operand turned; with sums of few products."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ def product(b: Any, x: Any, y: Any) -> Any:
         (weights, [(2, 50, 64)], [True]),
         (matrix, [(2, 64, 1)], [False]),  # constant columns are packed
         (product, [(1, 2000), (2000, 1)], []),
+        (product, [(2, 4, 1), (2, 1, 1000)], []),  # so few products of a sum are loops' in few rows
+        (product, [(2, 4, 3), (2, 3, 1000)], []),
+        (product, [(2, 1000, 2), (2, 2, 1)], []),
+        (product, [(2, 5, 3), (2, 3, 1000)], [False]),
+        (product, [(2, 1000, 1), (2, 1, 4)], [False]),  # tiles write few columns faster
     ],
 )
 def test_a_product_with_one_column(build: Any, shapes: list[tuple[int, ...]], kernels: list[bool]) -> None:
