@@ -315,6 +315,8 @@ class Printer:
         kind = arithmetic(e.a.dtype)
         if kind == "f32" and (known := function_of(e)) is not None:
             return self._helper(*known)
+        if kind == "f32" and (exponent := self._added_to_one(e)) is not None:
+            return self._helper("one_plus_exp_f32", exponent)
         if op in ("add", "sub", "mul", "div"):
             return self._infix(op, e.a, e.b)
         if op == "pow":
@@ -414,6 +416,14 @@ class Printer:
             form = self._form(name, *e.args) if fn == "fmod" else ""
             return self._narrowed(self._helper(f"{name}{form}_{arithmetic(dtype)}", *e.args), dtype)
         raise KeyError(f"no such function of {dtype} in C: {fn} (see MATH)")
+
+    def _added_to_one(self, e: Bin) -> Expr | None:
+        """Return x where e is 1 + exp(x), as in a SiLU, and x may be far from 0."""
+        match e:
+            case Bin("add", Const(1.0), Call("exp", (x,))) | Bin("add", Call("exp", (x,)), Const(1.0)):
+                return None if (x,) in self.near or is_near_exponent(x) else x
+            case _:
+                return None
 
     def _nearest_quotient(self, x: Expr, y: Expr, low: Expr, high: Expr) -> tuple[str, int]:
         limits = [self.scope.limit(e, "f32") if isinstance(e, Const) else self.text(e) for e in (low, high)]

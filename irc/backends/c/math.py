@@ -39,10 +39,13 @@ ULP: dict[str, float] = {
     "asinh": 2.0,
     "acosh": 1.6,
     "atanh": 2.0,
+    "one_plus_exp": 1.2,
     "sigmoid": 2.5,
     "softplus": 1.7,
 }
-"""Function of f32 → largest error in units of the last place.  sigmoid: results below 2^-126 may be zero."""
+"""Function of f32 → largest error in units of the last place.
+
+one_plus_exp: 1 + exp(x).  sigmoid: results below 2^-126 may be zero."""
 
 _AT_MOST = """/* the lesser of x and the positive float of these bits; x may be NaN, what it gives then may be either */
 IRC_MATH float irc_at_most_f32(float x, int32_t bits) {
@@ -127,13 +130,14 @@ $erf_s
 $erf_t
     const float large = 1.0f - irc_exp_near_f32(-(t * p));
     return copysignf(a >= 0.92f ? large : IRC_FMA_F32(a, q, a), x); /* where x is NaN, not large */"""
-# exp(-x) only where adding it to 1 shows, or is infinite: 2^(n - 1) is a normal number, and twice it may be infinite.
-_SIGMOID = """    const float t = -x < -87.0f ? -87.0f : -x, limited = irc_at_most_f32(t, 0x42b20000);
+# exp(x) only where adding it to 1 shows, or is infinite: 2^(n - 1) is a normal number, and twice it may be infinite.
+_ONE_PLUS_EXP = """    const float t = x < -87.0f ? -87.0f : x, limited = irc_at_most_f32(t, 0x42b20000);
     const float shifted = IRC_FMA_F32(limited, 0x1.715476p+0f, 0x1.8000fcp+23f), whole = shifted - 0x1.8000fcp+23f;
     const float r = IRC_FMA_F32(whole, -0x1.7f7d1cp-20f, IRC_FMA_F32(whole, -0x1.62e4p-1f, t));
 $exp_r
     const float scale = irc_bits_f32(irc_f32_bits(shifted) << 23);
-    return 1.0f / (1.0f + IRC_FMA_F32(p, scale, scale) * 2.0f);"""
+    return 1.0f + IRC_FMA_F32(p, scale, scale) * 2.0f;"""
+_SIGMOID = """    return 1.0f / irc_one_plus_exp_f32(-x);"""
 # max(x, 0) + log(1 + e), e = exp(-|x|): 1 + e is halved where that leaves less to the logarithm.
 _SOFTPLUS = """    const float e = irc_exp_f32(-fabsf(x));
     const int half = e > 0x1.a8279ap-2f;
@@ -392,7 +396,8 @@ _UNARY: dict[str, tuple[str, tuple[str, ...]]] = {
     "log10": (_LOG10, ("log2_wide",)),
     "tanh": (_TANH, _BITS_F32),
     "erf": (_ERF, ("at_most_f32", "exp_near_f32")),
-    "sigmoid": (_SIGMOID, ("at_most_f32", *_BITS_F32)),
+    "one_plus_exp": (_ONE_PLUS_EXP, ("at_most_f32", *_BITS_F32)),
+    "sigmoid": (_SIGMOID, ("one_plus_exp_f32",)),
     "softplus": (_SOFTPLUS, ("exp_f32", "log_sum_f32", *_BITS_F32)),
     "sin": (_SIN, ("quarters_f32", "sine_f32")),
     "cos": (_COS, ("quarters_f32", "sine_f32")),
