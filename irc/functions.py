@@ -21,6 +21,15 @@ def function_of(e: Expr) -> tuple[str, Expr] | None:
             return None if x is None else ("gelu_f32", x)
 
 
+def exponent_beside_one(e: Expr) -> Expr | None:
+    """Return x where an expression is 1 + exp(x), as in a SiLU."""
+    match e:
+        case Bin("add", Const(1.0), Call("exp", (x,))) | Bin("add", Call("exp", (x,)), Const(1.0)):
+            return x
+        case _:
+            return None
+
+
 def gelu_of(expr: Expr) -> Expr | None:
     """Return the operand of the GELU that an f32 expression is, if it is one."""
     found = multiple_of_gelu(expr)

@@ -20,7 +20,7 @@ from irc.backends.c.types import arithmetic, is_narrow, is_sub_byte, register, s
 from irc.diagnostics import require
 from irc.diagnostics.codes import lowering
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Load, Select, Size, Un, Var
-from irc.functions import function_of
+from irc.functions import exponent_beside_one, function_of
 from irc.ir.dim import INF, Dim
 from irc.ir.types import DType
 
@@ -315,8 +315,8 @@ class Printer:
         kind = arithmetic(e.a.dtype)
         if kind == "f32" and (known := function_of(e)) is not None:
             return self._helper(*known)
-        if kind == "f32" and (exponent := self._added_to_one(e)) is not None:
-            return self._helper("one_plus_exp_f32", exponent)
+        if kind == "f32" and (x := exponent_beside_one(e)) is not None and not self._is_near_exponent(x):
+            return self._helper("one_plus_exp_f32", x)
         if op in ("add", "sub", "mul", "div"):
             return self._infix(op, e.a, e.b)
         if op == "pow":
@@ -417,19 +417,14 @@ class Printer:
             return self._narrowed(self._helper(f"{name}{form}_{arithmetic(dtype)}", *e.args), dtype)
         raise KeyError(f"no such function of {dtype} in C: {fn} (see MATH)")
 
-    def _added_to_one(self, e: Bin) -> Expr | None:
-        """Return x where e is 1 + exp(x), as in a SiLU, and x may be far from 0."""
-        match e:
-            case Bin("add", Const(1.0), Call("exp", (x,))) | Bin("add", Call("exp", (x,)), Const(1.0)):
-                return None if (x,) in self.near or is_near_exponent(x) else x
-            case _:
-                return None
-
     def _nearest_quotient(self, x: Expr, y: Expr, low: Expr, high: Expr) -> tuple[str, int]:
         limits = [self.scope.limit(e, "f32") if isinstance(e, Const) else self.text(e) for e in (low, high)]
         alone = isinstance(y, Const) and y.value == 1
         name, operands = ("nearest_whole_f32", (x,)) if alone else ("nearest_quotient_f32", (x, y))
         return f"{self.scope.helper(name)}({', '.join([*map(self.text, operands), *limits])})", PRIMARY
+
+    def _is_near_exponent(self, x: Expr) -> bool:
+        return (x,) in self.near or is_near_exponent(x)
 
     def _function(self, fn: str, args: tuple[Expr, ...]) -> tuple[str, int]:
         if fn == "fmod" and args in self.near:
@@ -444,7 +439,7 @@ class Printer:
                 return self._helper(POWERS[exponent][0] if exponent != 0.5 else "pow_half_f32", args[0])
         if fn in OF_ANGLES and (args in self.near or is_near(args[0])):
             return self._helper(f"{fn}_near_f32", *args)
-        if fn == "exp" and (args in self.near or is_near_exponent(args[0])):
+        if fn == "exp" and self._is_near_exponent(*args):
             return self._helper("exp_near_f32", *args)
         if fn in FUNCTIONS:
             return self._helper(f"{fn}_f32", *args)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, rebuilt
-from irc.functions import multiple_of_gelu
+from irc.functions import exponent_beside_one, multiple_of_gelu
 from irc.ir.dim import Dim
 from irc.ir.types import DType, boolean, f32
 from irc.kernels.core.isa import C_NAMES, C_TYPES
@@ -146,11 +146,9 @@ def recognised(expr: Expr) -> Expr:
     """
 
     def step(e: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
-        match e:
-            case Bin("add", Const(1.0), Call("exp", (x,))) | Bin("add", Call("exp", (x,)), Const(1.0)):
-                return Bin("add", Const(1.0, e.dtype), Call("exp_added", (go(x, None),)))
-            case _:
-                found = multiple_of_gelu(e)
+        if (x := exponent_beside_one(e)) is not None:
+            return Bin("add", Const(1.0, e.dtype), Call("exp_added", (go(x, None),)))
+        found = multiple_of_gelu(e)
         if found is None:
             return rebuilt(e, tuple(go(c, state) for c in e.parts))
         x, scale, others = found
