@@ -15,8 +15,10 @@ from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import DestinationPart
+from irc.layout.transposed_conv import Interleave
 from irc.ops.gather import Gather
 from irc.ops.layout import Reshape
+from irc.ops.slice import Slice
 from irc.passes.simplify import order_of
 from irc.selection.selector import KernelOp, Selection, Selector, worthwhile
 
@@ -54,7 +56,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         stored = source.value.producer is None or type(source.value.producer.op) is KernelOp
         if looked_up or (stored and source.strides == rows):
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
-    if much and x.producer is not None and x.producer.op.elementwise:
+    if much and x.producer is not None and (x.producer.op.elementwise or _interleaves(x.producer)):
         return Selection.of(kernel, problem, [Access(x, ZERO, rows)], FusedEpilogue.plain(y), result=result)
     return None
 
@@ -80,6 +82,20 @@ def select_elements(selector: Selector, node: Node) -> Selection | None:
 def _is_narrow(problem: TransposeProblem) -> bool:
     """Tell whether too few rows or columns change places for squares of registers."""
     return any(likely_extent(n) < NARROWEST for n in (problem.rows[0], problem.cols[0]))
+
+
+def _interleaves(node: Node) -> bool:
+    """Tell whether channels of pixels move together, to between those of others: loops copy them as they stand.
+
+    Through the rearrangement they would read each element of a result from far away.
+    """
+    op = node.op.op if isinstance(node.op, ChannelsLast) else node.op
+    if isinstance(op, Slice):
+        x = node.inputs[0]
+        return (
+            isinstance(node.op, ChannelsLast) and x is not None and x.producer is not None and _interleaves(x.producer)
+        )
+    return isinstance(op, Interleave)
 
 
 def _is_gathered(value: Value) -> bool:
