@@ -21,7 +21,7 @@ from irc.kernels.core.tile import prelude
 from irc.kernels.pool.nchw import CALL, PlanePool
 from irc.kernels.pool.problem import PoolProblem
 
-LARGEST = 1024
+LARGEST = 1296
 """Elements of a plane at most: masks and planes stay in the first cache."""
 TOGETHER = 2048
 """Elements of planes that are folded before columns are."""
