@@ -21,8 +21,8 @@ from irc.kernels.core.tile import prelude
 from irc.kernels.pool.nchw import CALL, PlanePool
 from irc.kernels.pool.problem import PoolProblem
 
-LARGEST = 1296
-"""Elements of a plane at most: masks and planes stay in the first cache."""
+LARGEST = 2560
+"""Elements of a plane at most: of larger ones, masks come from too far."""
 TOGETHER = 2048
 """Elements of planes that are folded before columns are."""
 
