@@ -72,7 +72,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]
     if p.n == 1:
         p, sides = p.turn(), [(v, not swap) for v, swap in reversed(sides)]
-    if _is_elementwise(p):
+    if _sums_little(p):
         return None
     space = Space(p.space)
     left, right = (operand(selector, space, p, *side, right=bool(at)) for at, side in enumerate(sides))
@@ -86,10 +86,10 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     return _arranged(selector, p, left, right, fused, result, to)
 
 
-def _is_elementwise(p: Product) -> bool:
-    """Tell whether there is so little to add up that loops are as fast as for an addition, or faster than tiles.
+def _sums_little(p: Product) -> bool:
+    """Tell whether there is so little to add up that loops are faster than tiles: they read B as it stands.
 
-    That is a product of one row and one column, or sums of few products in few rows: loops read B once, as it stands.
+    That is an outer product, or sums of few products in few rows; of few columns, tiles store results faster.
     """
     if not p.k.is_const or int(p.k) > FEW_PRODUCTS or (p.n.is_const and int(p.n) <= FEW_ROWS):
         return False

@@ -43,6 +43,7 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
     (2, 3, 17, 17, 9, 9, (3, 3), (2, 2), (1, 1), (1, 1, 1, 1)),  # rows of one and of two vectors, and of 32
     (1, 2, 6, 16, 6, 16, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
     (1, 2, 5, 32, 5, 34, (3, 3), (1, 1), (1, 1), (1, 2, 1, 2)),
+    (1, 2, 45, 50, 45, 50, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),  # a plane larger than what is folded together
 ]
 
 

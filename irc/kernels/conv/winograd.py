@@ -333,8 +333,8 @@ class WinogradKernel(Kernel[ConvProblem]):
     def wide(self, ic: int, oc: int, tiles: DimLike) -> int:
         """Choose `wide` for this many tiles: 1, or all panels, where no weights are read twice then.
 
-        That is where what is transformed, stored and read once more, is less than the weights that are
-        read for each further chunk, and what a position has of it leaves them room in the second cache.
+        That is where what is transformed, stored and read once more, is less than the weights that are read for each
+        further chunk, and what a position has of it leaves them room in the second cache.
         """
         t, count, panels = self.tile, Dim.of(tiles), -(-oc // self.tile.panel)
         if not count.is_const:

@@ -140,7 +140,7 @@ class RowDotsGemmKernel(GemmKernel):
             return
         if problem.m == 1 and problem.a[3] == 1 and problem.b[2] == 1:
             half = isa.lanes(problem.dtype) // 2
-            short = problem.k.is_const and likely(problem.k) <= half >= HALF
+            short = problem.k.is_const and int(problem.k) <= half >= HALF
             yield cls.of(isa.halved() if short else isa, problem.epilogue)
 
     @classmethod

@@ -17,7 +17,7 @@ from typing import Self
 
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32, f64
-from irc.kernels.core.costs import LATENCY, ROW_ENDED
+from irc.kernels.core.costs import FIRST_CACHE_HOLDS, LATENCY, ROW_ENDED
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -31,7 +31,7 @@ MOST_PRODUCTS = 8
 """Products of a sum at most."""
 MOST_ROWS = 8
 """Rows that meet a vector of B at most."""
-NEAR = 32 << 10
+NEAR = FIRST_CACHE_HOLDS
 """Bytes of B, packed, that meet all rows of A in turn: they stay in the first cache."""
 WIDE = 64
 """Bytes of vectors of which tiles compute products with a constant B of several vectors as fast: A stays in place."""
