@@ -151,13 +151,11 @@ IRC_INLINE void ${V}_keep(${V} *x) { IRC_KEEP_${V}_(*x); (void)x; }
     (
         "IRC_VECTOR_${V}_load_kept",
         """\
-/* A vector for several products.  GCC, short of registers, would make its load a part of each of these, and loads are
-   then what takes the time; of 32 registers it keeps them by itself. */
+/* A vector for several products.  GCC would make its load a part of each of these, also of three and four rows that
+   leave registers, and loads are then what takes the time. */
 IRC_INLINE ${V} ${V}_load_kept(const $T *p) {
     ${V} x = ${V}_load(p);
-#ifndef __AVX512F__
     ${V}_keep(&x);
-#endif
     return x;
 }
 """,

@@ -43,6 +43,7 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
                         const $T *from, int64_t from_row, $T *to, int64_t to_row, const $T *ahead, int64_t hop) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R <= 3 && R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
+    /* Of one row each vector has one product, which may as well load it. */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
@@ -60,18 +61,18 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
         ahead += $steps * hop;
         IRC_FULL_UNROLL
         for (int step = 0; step < $steps; step++, a += R, b += $NR) {
-            EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+            EACH(w < W) bv[w] = R > 1 ? ${V}_load_kept(b + w * $L) : ${V}_load(b + w * $L);
             EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i], bv[w]);
         }
     }
     for (; k >= U; k -= U, a += U * R, b += U * $NR) {
-        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+        EACH(w < W) bv[w] = R > 1 ? ${V}_load_kept(b + w * $L) : ${V}_load(b + w * $L);
         IRC_FULL_UNROLL
         for (int line = 0; line < U * $NR * $size; line += 64) __builtin_prefetch(ahead + line / $size);
         ahead += U * hop;
         EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i], bv[w]);
         if (U == 1) continue;
-        EACH(w < W) bv[w] = ${V}_load_kept(b + $NR + w * $L);
+        EACH(w < W) bv[w] = R > 1 ? ${V}_load_kept(b + $NR + w * $L) : ${V}_load(b + $NR + w * $L);
         EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[R + i], bv[w]);
     }
     if (U == 2) {
