@@ -49,6 +49,9 @@ DENSE_WHOLE, LOADING, CROWDED = 0.95, 0.15, 0.07
 """The same with stride 1 of vectors of a line, which nearly all loads meet two of, if loads took no time; how much less
 it is where they take as long as the products, and where sums are in more than half of the registers: so many stores
 that follow one another wait for lines of a large result."""
+LOADED_IN_HALVES = 0.3
+"""What loads add that take more than half as long as the products, where a core loads and multiplies a vector as two
+halves: part of what they take more."""
 STORED_FAR = 6.0
 """Cycles that storing a vector of a result which the second cache does not hold takes besides, where a core stores it
 as two halves: the next one is stored before the line of this one has come."""
@@ -113,7 +116,10 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
             loading = (loads + self.outputs * p.taps / LOADS) * t.isa.fma / (accumulators * p.taps)
             dense = DENSE_WHOLE - LOADING * min(1.0, loading) - CROWDED * (accumulators > t.isa.registers // 2)
         peak = t.isa.fma * (dense if p.groups == 1 or p.ic > 1 else 1)
-        tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps) * p.ic
+        tile = max(accumulators * p.taps / peak, loads, 4.0 * p.taps)
+        if in_halves(t.isa):
+            tile = max(tile, 2 * loads) + LOADED_IN_HALVES * max(0.0, 2 * loads - tile / 2)
+        tile *= p.ic
         if self._met * t.dtype.itemsize > FIRST_CACHE_HOLDS:
             tile += loads * p.ic * t.lanes * t.dtype.itemsize / SECOND_CACHE
         groups = -(-oh // (t.rows * self.step))
