@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import f32, f64, i32
+from irc.ir.types import DType, f32, f64, i32
 from irc.kernels import Isa
+from irc.kernels.core.costs import in_halves
 from irc.kernels.integer.problem import SETS
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.opdef.builder import Builder
@@ -19,8 +20,10 @@ from irc.opdef.window import spatial, window_padding
 from irc.ops.conv import Conv
 from irc.passes.replace import replace_value
 
-ADDING = 8
+ADDING = 7
 """Vector multiply-adds that the addition of one tap's result costs."""
+LEAST_SAVED = 1 / 12
+"""Part of the vectors that is to be saved: tiles of the folded channels do not reach more of the peak."""
 FOURS = 4
 """Bytes whose products one of those adds up."""
 
@@ -51,11 +54,17 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
     dilations = spatial("Conv", "dilations", op.dilations, rank, 1)
     begin, end = window_padding(op, x.shape[2:], window)
     products = -(-inputs // FOURS) if of_bytes else inputs
-    if strides[-1] != 1 or not _worth(outputs, products, window, isa.lanes(x.dtype)):
+    out = node.outputs[0].shape
+    if strides[-1] != 1 or not all(p.is_const and int(p) >= 0 for p in (*begin, *end)):
         return None
-    if not all(p.is_const and int(p) >= 0 for p in (*begin, *end)):
+    known = x.shape[-1].is_const and out[-1].is_const and not of_bytes
+    row = (int(x.shape[-1]), int(out[-1]), dilations[-1], int(begin[-1])) if known else None
+    half = isa.lanes(x.dtype) // 2
+    if in_halves(isa) and window == [3, 3] and outputs >= half and {*strides, *dilations} == {1}:
+        return None  # Winograd's algorithm, of half vectors, makes a quarter of the products
+    if not _worth(outputs, products, window, (isa, x.dtype), row):
         return None
-    b, taps, out = Builder(graph, node.name or node.op.name, node.loc), window[-1], node.outputs[0].shape
+    b, taps = Builder(graph, node.name or node.op.name, node.loc), window[-1]
     parts = b.Conv(
         x,
         _weights(graph, w, window),
@@ -76,11 +85,33 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
     return y
 
 
-def _worth(outputs: int, products: int, window: list[int], lanes: int) -> bool:
-    """Tell whether the saved vectors outweigh the additions; products: those of a tap that follow one another."""
-    taps = window[-1]
-    saved = taps * -(-outputs // lanes) - -(-outputs * taps // lanes)
-    return taps > 1 and saved * products * int(np.prod(window[:-1])) >= ADDING * outputs * taps
+def _worth(
+    outputs: int, products: int, window: list[int], lanes: tuple[Isa, DType], row: tuple[int, int, int, int] | None
+) -> bool:
+    """Tell whether the saved vectors outweigh the additions.
+
+    products: those of a tap that follow one another.  row: where they are known, the width of X and of the result,
+    the dilation and the padding along it: products with padding are made by neither.
+    """
+    taps, met, pixels = window[-1], float(window[-1]), 1.0
+    if row:
+        width, result, dilation, padding = row
+        first = (padding - t * dilation for t in range(taps))  # of the results whose tap t is inside
+        inside = (min(result, width + x) - max(x, 0) for x in first)
+        met, pixels = sum(max(n, 0) for n in inside) / max(result, 1), width / max(result, 1)
+    direct = met * _vectors(outputs, *lanes)
+    saved = direct - pixels * _vectors(outputs * taps, *lanes)
+    if taps == 1 or saved < LEAST_SAVED * direct:
+        return False
+    return saved * products * int(np.prod(window[:-1])) >= ADDING * outputs * taps
+
+
+def _vectors(channels: int, isa: Isa, dtype: DType) -> float:
+    """Count the vectors that channels fill, in halves where a core does one as two and they fill a half."""
+    half = isa.lanes(dtype) // 2
+    if in_halves(isa) and channels >= half:
+        return -(-channels // half) / 2
+    return -(-channels // isa.lanes(dtype))
 
 
 def _weights(graph: Graph, w: Value, window: list[int]) -> Value:

@@ -49,7 +49,7 @@ TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
-ROW_OF_FEWEST_IN_HALVES = 14.0  # and of fewer still, in volumes, whose rows and planes are loops of few rounds
+ROW_OF_FEWEST_IN_HALVES = 6.0  # and of fewer still, in volumes, whose rows and planes are loops of few rounds
 ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
 FEW, FEWEST = 8, 6
 TURN = 0.5  # cycles to turn round and store a sum
@@ -93,9 +93,11 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         if depthwise and not p.is_volume:  # planes of such channels have kernels of their own
             return
         outputs = p.outputs if depthwise else p.oc
-        narrow = [isa]
+        narrow, whole = [isa], isa.lanes(p.dtype)
         while narrow[-1] != isa.filled_by(p.dtype, outputs):
             narrow.append(narrow[-1].halved())
+        if len(narrow) == 1 and in_halves(isa) and 0 < outputs % whole <= whole // 2:
+            narrow.append(isa.halved())
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
             for vectors in (1,) if depthwise else REACHED:
                 lanes = each.lanes(p.dtype)
