@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -429,3 +430,20 @@ def test_taps_that_stay() -> None:
     ):
         graph = graph_of(lambda b, x, o=outputs, f=fields: conv(b, x, o, **f), random(1, inputs, 9, 9))
         assert fold_taps.run(graph, ISAS["avx512"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("outputs", "fields", "whole", "halves"),
+    [
+        (24, {"size": 5, "pads_begin": (2, 2), "pads_end": (2, 2)}, 1, 0),
+        (8, {"size": 3}, 1, 0),
+        (3, {"size": 3}, 1, 1),
+        (12, {"size": 7, "dilations": (1, 3), "pads_begin": (3, 9), "pads_end": (3, 9)}, 0, 0),
+    ],
+    ids=("half vectors", "Winograd", "few channels", "padding"),
+)
+def test_taps_are_counted_in_half_vectors(outputs: int, fields: dict[str, Any], whole: int, halves: int) -> None:
+    """Where a core does vectors in halves, half of one may stay empty; products with padding are not made."""
+    for fma, folded in ((2, whole), (1, halves)):
+        graph = graph_of(lambda b, x: conv(b, x, outputs, **fields), random(1, 256, 14, 14))
+        assert fold_taps.run(graph, dataclasses.replace(ISAS["avx512"], fma=fma)) == folded
