@@ -60,7 +60,8 @@ def _rewritten(graph: Graph, node: Node, isa: Isa) -> Value | None:
     known = x.shape[-1].is_const and out[-1].is_const and not of_bytes
     row = (int(x.shape[-1]), int(out[-1]), dilations[-1], int(begin[-1])) if known else None
     half = isa.lanes(x.dtype) // 2
-    if in_halves(isa) and window == [3, 3] and outputs >= half and {*strides, *dilations} == {1}:
+    plain = x.dtype == f32 and {*strides, *dilations} == {1}
+    if plain and in_halves(isa) and window == [3, 3] and outputs >= half:
         return None  # Winograd's algorithm, of half vectors, makes a quarter of the products
     if not _worth(outputs, products, window, (isa, x.dtype), row):
         return None
@@ -107,9 +108,9 @@ def _worth(
 
 
 def _vectors(channels: int, isa: Isa, dtype: DType) -> float:
-    """Count the vectors that channels fill, in halves where a core does one as two and they fill a half."""
+    """Count the vectors that channels fill: of floats in halves, where a core does one as two and they fill a half."""
     half = isa.lanes(dtype) // 2
-    if in_halves(isa) and channels >= half:
+    if in_halves(isa) and dtype != i32 and channels >= half:
         return -(-channels // half) / 2
     return -(-channels // isa.lanes(dtype))
 
