@@ -16,7 +16,7 @@ from irc.kernels.core.costs import in_halves
 from irc.kernels.integer.problem import SETS
 from irc.layout.integer_operands import bytes_of, fits_bytes
 from irc.opdef.builder import Builder
-from irc.opdef.window import spatial, window_padding
+from irc.opdef.window import spatial, taps_inside, window_padding
 from irc.ops.conv import Conv
 from irc.passes.replace import replace_value
 
@@ -97,9 +97,8 @@ def _worth(
     taps, met, pixels = window[-1], float(window[-1]), 1.0
     if row:
         width, result, dilation, padding = row
-        first = (padding - t * dilation for t in range(taps))  # of the results whose tap t is inside
-        inside = (min(result, width + x) - max(x, 0) for x in first)
-        met, pixels = sum(max(n, 0) for n in inside) / max(result, 1), width / max(result, 1)
+        met = taps_inside(width, result, taps, 1, dilation, padding) / max(result, 1)
+        pixels = width / max(result, 1)
     direct = met * _vectors(outputs, *lanes)
     saved = direct - pixels * _vectors(outputs * taps, *lanes)
     if taps == 1 or saved < LEAST_SAVED * direct:

@@ -134,6 +134,15 @@ def window_positions(
     return at, all_of(inside(a, n) for a, n, check in zip(at, sizes, padded, strict=True) if check)
 
 
+def taps_inside(size: int, result: int, window: int, stride: int, dilation: int, padding: int) -> int:
+    """Count the taps along an axis, over all results, that meet the input and not its padding."""
+    met = 0
+    for low in (padding - tap * dilation for tap in range(window)):  # met by o if low <= o * stride < low + size
+        first, end = max(-(-low // stride), 0), min(-(-(low + size) // stride), result)
+        met += max(end - first, 0)
+    return met
+
+
 def _ends(op: Windowed, sizes: Sequence[Dim], kernel: Sequence[Dim | int]) -> list[Dim]:
     """End padding, or a nonzero stand-in where rounding up lets the last window run over the end."""
     _, end = window_padding(op, sizes, kernel)

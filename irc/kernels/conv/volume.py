@@ -27,7 +27,7 @@ from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.conv.volume_row import RowOfTiles
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves
+from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves, lengths_for
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -38,6 +38,7 @@ from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.vector.lanes import square
 from irc.kernels.vector.pixels import channel_slots
+from irc.opdef.window import taps_inside
 
 WEIGHTS = 8192  # elements of a panel's weights that are added up at a time: they stay in the first cache
 SUMS = 4  # part of the stack for sums: 1 / SUMS
@@ -93,11 +94,11 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         if depthwise and not p.is_volume:  # planes of such channels have kernels of their own
             return
         outputs = p.outputs if depthwise else p.oc
-        narrow, whole = [isa], isa.lanes(p.dtype)
+        narrow = [isa]
         while narrow[-1] != isa.filled_by(p.dtype, outputs):
             narrow.append(narrow[-1].halved())
-        if len(narrow) == 1 and in_halves(isa) and 0 < outputs % whole <= whole // 2:
-            narrow.append(isa.halved())
+        if len(narrow) == 1:
+            narrow = [*lengths_for(isa, p.dtype, outputs)]
         for each in reversed(narrow):  # of equal cost the shorter vectors: some processors do more of them at a time
             for vectors in (1,) if depthwise else REACHED:
                 lanes = each.lanes(p.dtype)
@@ -126,7 +127,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         d = p.depth
         extents = (int(d.size), int(d.result), d.window, d.stride, d.dilation, int(d.padding))
         tall = (int(p.size[0]), int(p.result[0]), p.window[0], p.strides[0], p.dilations[0], int(p.padding[0]))
-        rows = _met(*extents) * _met(*tall)
+        rows = taps_inside(*extents) * taps_inside(*tall)
         cuts = self._cuts
         each = [self._row_cycles(cut, p) for cut in cuts]
         products = rows * (each[0] * (panels - len(cuts) + 1) + sum(each[1:])) * p.ic
@@ -337,8 +338,3 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def _most(self) -> int:
         """The rows of a plane whose sums a depthwise convolution makes at once."""
         return max(1, self._room // (self.row[1] * self.tile.panel))
-
-
-def _met(size: int, result: int, window: int, stride: int, dilation: int, padding: int) -> int:
-    """Count the taps along an axis, of all results, that are inside."""
-    return sum(0 <= o * stride + k * dilation - padding < size for o in range(result) for k in range(window))

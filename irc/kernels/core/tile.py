@@ -43,7 +43,6 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
                         const $T *from, int64_t from_row, $T *to, int64_t to_row, const $T *ahead, int64_t hop) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R <= 3 && R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
-    /* Of one row each vector has one product, which may as well load it. */
     IRC_FULL_UNROLL
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
@@ -52,6 +51,7 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
             acc[i][w] = odd[i][w]; /* the sum so far is added last: sums of blocks lose less than one long sum */
         }
     }
+    /* Of one row each vector has one product, which may as well load it. */
     for (; U == 1 && k >= $steps; k -= $steps) { /* that share what they fetch: lines fetched twice would cost time */
         __builtin_prefetch(ahead);
         if ($steps * hop * $size > 64) {
