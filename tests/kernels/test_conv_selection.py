@@ -68,7 +68,21 @@ def test_tiles_of_winograd(isa: str, precision: str) -> None:
 
     assert [side(*shape) for shape in [*RESNET[:2], (16, 16, (112, 112))]] == [4, 4, 4]
     assert side(*RESNET[2]) == (2 if ISAS[isa].vector == 64 else 4)
-    assert side(256, 256, (6, 6), resident=ISAS[isa].vector == 64) == 2
+    assert side(128, 128, (6, 6), resident=ISAS[isa].vector == 64) == 2
+
+
+def test_transformed_weights_outgrow_the_second_cache() -> None:
+    """Four times as many as the model's: where they come from farther off, few pixels take fewer cycles directly."""
+
+    def chosen(channels: int, side: int) -> type:
+        problem = ConvProblem.contiguous("nhwc", plain(), channels, channels, (side, side), (3, 3))
+        isa = dataclasses.replace(ISAS["avx512"], l2=2 << 20)
+        near = residency(channels * channels * 9 * 4, isa)
+        assert near["resident"]
+        return type(select(dataclasses.replace(problem, **near), isa))
+
+    assert [chosen(192, side) for side in (7, 14)] == [NhwcConvKernel, WinogradKernel]
+    assert chosen(64, 7) is WinogradKernel
 
 
 def test_weights_of_small_models_are_near() -> None:

@@ -257,10 +257,18 @@ class WinogradKernel(Kernel[ConvProblem]):
         transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
         found = costs.costs_of(t.isa)
         far = found.winograd_near if p.near and found.winograd_near else found.winograd_stream
-        rate = costs.SECOND_CACHE if p.resident else far
-        weights = f.positions * p.outputs * p.ic * t.dtype.itemsize / rate
+        weights = self._transformed(p) / (costs.SECOND_CACHE if self._resident(p) else far)
         work = p.groups * (products + transforms)
         return work + weights - min(weights / 2, found.winograd_hides * work)
+
+    def _transformed(self, problem: ConvProblem) -> int:
+        """Count the bytes of the transformed weights, without what fills panels."""
+        return self.filtering.positions * problem.outputs * problem.ic * self.tile.dtype.itemsize
+
+    def _resident(self, problem: ConvProblem) -> bool:
+        """Say whether the second cache holds the weights when they are read: transformed, they are up to four times as
+        many."""
+        return problem.resident and self._transformed(problem) <= self.tile.isa.l2
 
     @property
     def _reached(self) -> float:
@@ -275,9 +283,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         return f"winograd {self.filtering.name}, {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        tiles = _tiles_of(problem, self.filtering)
-        wide = 1 if problem.resident else self.wide(problem.ic, problem.oc, tiles)
-        most = tiles.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, tiles, problem.resident))
+        tiles, resident = _tiles_of(problem, self.filtering), self._resident(problem)
+        wide = 1 if resident else self.wide(problem.ic, problem.oc, tiles)
+        most = tiles.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, tiles, resident))
         plan = {"groups": Dim.of(problem.groups), "most": most, "wide": Dim.of(wide)}
         return problem.arguments() | problem.channel_arguments() | plan
 

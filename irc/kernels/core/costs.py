@@ -66,6 +66,7 @@ _AVX512 = Costs(
     pack=0.25,
     stream=11.0,
     winograd_stream=4.5,
+    winograd_near=11.0,
     blocks=0.82,
     in_place={(6, 4): 0.89},
 )
@@ -78,6 +79,7 @@ COSTS = {
         stream=9.0,
         winograd=0.85,
         winograd_stream=9.0,
+        winograd_near=18.0,
         winograd_again=math.inf,
         dots=0.9,
     ),
