@@ -14,7 +14,7 @@ from irc.diagnostics import Sink
 from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, plain
-from irc.kernels.core.isa import Isa
+from irc.kernels.core.isa import AMX, Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
 from irc.kernels.gemm.packed import GemmKernel, cached_elements
@@ -317,6 +317,25 @@ def test_operands_that_are_read_in_place_are_in_some_cache(m: int, k: int, n: in
     turned = replace(problem, b=(*problem.b[:2], Dim.of(1), Dim.of(k)))
     for isa in (replace(ISAS["avx512"], fma=1), ISAS["avx2"]):
         assert isinstance(select(turned, isa), DotsGemmKernel if m < 100 else StripsGemmKernel)
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "turned", "expected"),
+    [
+        (384, 384, 16, False, DotsGemmKernel),
+        (48, 512, 48, True, DotsGemmKernel),
+        (384, 384, 77, True, StripsGemmKernel),
+    ],
+)
+def test_few_columns_beside_a_matrix_unit(m: int, k: int, n: int, turned: bool, expected: type) -> None:
+    """384x384 . 384x16: 74 us as strips, 49 as dots; . 384x77 turned: 208 packed, 148 as strips, Emerald Rapids.
+
+    Cores of this kind load fewer operands a cycle than the tiles of one vector ask for.
+    """
+    problem = GemmProblem.contiguous(plain(), m, n, k, False)
+    if turned:
+        problem = replace(problem, b=(*problem.b[:2], Dim.of(1), Dim.of(k)))
+    assert type(select(problem, AMX)) is expected
 
 
 def test_dots_take_the_tile_of_fewest_loads() -> None:

@@ -35,7 +35,7 @@ class Costs:
     besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
     once, which memory gives faster; where that is not known, it reads one after another.  in_place, several:
     of kernels that read A where it stands, further tiles, and what is left of what any tile reaches with several panels
-    of columns.
+    of columns that were packed long ago.  loads: operands that tiles of four rows or more load a cycle.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -55,6 +55,7 @@ class Costs:
     abreast: Mapping[int, int] = field(default_factory=dict[int, int])
     in_place: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     several: float = 1.0
+    loads: float = 2.0
 
     def tiles_for(self, *, in_place: bool) -> Mapping[tuple[int, int], float]:
         """Return the tiles of kernels that pack A, or read it in place, and what they reach."""
@@ -72,7 +73,7 @@ _AVX512 = Costs(
 )
 COSTS = {
     "avx512": _AVX512,
-    "avx512 with tiles": replace(_AVX512, several=0.9),
+    "avx512 with tiles": replace(_AVX512, dots=0.76, dot=3.8, several=0.9, loads=1.4),
     "avx512 in halves": Costs(
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84},
         pack=0.4,
@@ -256,15 +257,18 @@ def storing_cycles(isa: Isa, m: int, n: int, lanes: int) -> float:
     return m * -(-n // lanes) * costs_of(isa).stored
 
 
-def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int, *, in_place: bool = False) -> float:
+def tile_cycles(
+    isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int, *, in_place: bool = False, fresh: bool = False
+) -> float:
     """Estimate the cycles of each step of a sum over k in tiles of rows × vectors that cover m × n results.
 
-    Of a tile's height × width, edges included: its multiply-adds, its loads, two a cycle, and the latency of an
-    addition, four cycles, which few rows hide with two sums; these wait for B, which is fetched ahead, a load more.
+    Of a tile's height × width, edges included: its multiply-adds, its loads, and the latency of an addition, four
+    cycles, which few rows hide with two sums; these wait for B, which is fetched ahead, a load more.  in_place: A is
+    read where it stands; fresh: B has just been packed, so that several panels are in a core's own caches.
     """
 
     def step(height: int, width: int) -> float:
-        waits = (height + 2 * width) / 2 if height <= 3 else (height + width) / 2
+        waits = (height + 2 * width) / LOADS if height <= 3 else (height + width) / costs.loads
         return max(height * width / isa.fma, waits, 2 if height <= 3 else 4)
 
     costs, (rows, vectors) = costs_of(isa), tile
@@ -274,7 +278,7 @@ def tile_cycles(isa: Isa, tile: tuple[int, int], lanes: int, m: int, n: int, *, 
         last = 1 if rest <= lanes else vectors
         widths[last] = widths.get(last, 0) + 1
     reached = costs.tiles_for(in_place=in_place)[tile]
-    if in_place and sum(widths.values()) > 1:
+    if in_place and not fresh and sum(widths.values()) > 1:
         reached *= costs.several
     tiles = -(-m // rows)
     heights = {m // tiles: tiles - m % tiles, m // tiles + 1: m % tiles} if m else {}

@@ -351,7 +351,7 @@ class GemmKernel(Kernel[GemmProblem]):
         few = FEW_ROWS if 1 < m < 4 else 1.0
         packing = packing_cycles(self.tile.isa, m * k, self.tile.dtype.itemsize) * few
         if not self.b_constant:
-            packing += n * k * costs.pack + self._packed_apart(problem)
+            packing += -(-n // self.tile.panel) * self.tile.panel * k * costs.pack + self._packed_apart(problem)
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * packing
 
     def _packed_apart(self, problem: GemmProblem) -> float:

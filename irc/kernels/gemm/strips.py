@@ -278,7 +278,8 @@ class StripsGemmKernel(GemmKernel):
         packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
         packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
-        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True) * k
+        fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
+        products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
         if in_place.rows_conflict(problem, min(m, t.rows)):
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
