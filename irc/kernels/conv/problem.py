@@ -10,7 +10,7 @@ from irc.ir.dim import Dim, DimLike
 from irc.kernels.core.costs import SECOND_CACHE, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
-from irc.kernels.core.problem import Layout, Pair, Problem, likely, likely_extent
+from irc.kernels.core.problem import Layout, Pair, Problem, likely_extent, likely_images
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class ConvProblem(Problem):
     @property
     def images(self) -> int:
         """Estimated number of images."""
-        return likely(self.batch)
+        return likely_images(self.batch)
 
     @property
     def pixels(self) -> int:

@@ -19,6 +19,10 @@ Pair = tuple[int, int]
 """Two numbers, for the height and the width."""
 UNKNOWN = 4096
 """Assumed value of a symbolic size."""
+IMAGES = 2
+"""Assumed number of images where a model takes any: most runs have one, some many."""
+POSITIONS = 32
+"""Times that a symbol counts from which on it is the number of what has so many pixels or positions each."""
 TYPICAL = 224
 """Assumed value of each symbol of a height or a width."""
 
@@ -40,11 +44,26 @@ class Problem:
 
 
 def likely(size: Dim) -> int:
-    """Estimate a size: itself if it is known, else `UNKNOWN`."""
-    return int(size) if size.is_const else UNKNOWN
+    """Estimate a size: itself if it is known, that of `IMAGES` if it counts their pixels, else `UNKNOWN`."""
+    if size.is_const:
+        return int(size)
+    symbols = size.symbols()
+    if len(symbols) == 1 and size.evaluate({s.name: 1 for s in symbols}) >= POSITIONS:
+        return likely_images(size)
+    return UNKNOWN
+
+
+def likely_images(size: Dim) -> int:
+    """Estimate a number of images, or a size that counts their pixels, as it is of `IMAGES`."""
+    return _assume(size, IMAGES)
 
 
 def likely_extent(extent: Dim) -> int:
     """Estimate a height or a width as it is in an image of `TYPICAL` size: deep in a network planes are small."""
-    sizes = {s.name: int(min(max(TYPICAL, s.lo), TYPICAL if s.hi is None else s.hi)) for s in extent.symbols()}
-    return extent.evaluate(sizes)
+    return _assume(extent, TYPICAL)
+
+
+def _assume(size: Dim, value: int) -> int:
+    """Evaluate a size with this value of each symbol, or the nearest that its bounds allow."""
+    bounded = {s.name: max(value, s.lo) if s.hi is None else min(max(value, s.lo), s.hi) for s in size.symbols()}
+    return size.evaluate({name: int(n) for name, n in bounded.items()})
