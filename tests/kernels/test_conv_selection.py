@@ -76,6 +76,7 @@ def test_an_unknown_number_of_images_is_small() -> None:
     batch = Dim.symbol("batch", 1)
     assert [likely(n) for n in (batch, 49 * batch, batch * W)] == [UNKNOWN, 49 * IMAGES, UNKNOWN]
     assert likely(49 * Dim.symbol("many", 8)) == 49 * 8
+    assert [likely(n) for n in (100 // (batch - 1), 49 * (batch - 3), 100 // (batch - 2))] == [100, UNKNOWN, UNKNOWN]
     problem = ConvProblem.contiguous("nhwc", plain(), 512, 512, (7, 7), (3, 3))
     for count, expected in [(batch, NhwcConvKernel), (Dim.of(1), NhwcConvKernel), (Dim.of(16), WinogradKernel)]:
         assert type(select(dataclasses.replace(problem, batch=count), ISAS["avx512"])) is expected

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, SizeUnknown
 from irc.ir.types import DType
 
 Layout = Literal["nchw", "nhwc"]
@@ -47,8 +47,7 @@ def likely(size: Dim) -> int:
     """Estimate a size: itself if it is known, that of `IMAGES` if it counts their pixels, else `UNKNOWN`."""
     if size.is_const:
         return int(size)
-    symbols = size.symbols()
-    if len(symbols) == 1 and size.evaluate({s.name: 1 for s in symbols}) >= POSITIONS:
+    if len(size.symbols()) == 1 and _assume(size, 1) >= POSITIONS:
         return likely_images(size)
     return UNKNOWN
 
@@ -64,6 +63,11 @@ def likely_extent(extent: Dim) -> int:
 
 
 def _assume(size: Dim, value: int) -> int:
-    """Evaluate a size with this value of each symbol, or the nearest that its bounds allow."""
+    """Evaluate a size with this value of each symbol, or the nearest that its bounds allow: 1 at least."""
+    if size.is_const:
+        return int(size)
     bounded = {s.name: max(value, s.lo) if s.hi is None else min(max(value, s.lo), s.hi) for s in size.symbols()}
-    return size.evaluate({name: int(n) for name, n in bounded.items()})
+    try:
+        return max(1, size.evaluate({name: int(n) for name, n in bounded.items()}))
+    except SizeUnknown:  # it would divide by zero
+        return UNKNOWN
