@@ -22,7 +22,7 @@ UNKNOWN = 4096
 IMAGES = 2
 """Assumed number of images where a model takes any: most runs have one, some many."""
 POSITIONS = 32
-"""Times that a symbol counts from which on it is the number of what has so many pixels or positions each."""
+"""Pixels of an image, at least: a size that is so many times a symbol counts those of an unknown number of images."""
 TYPICAL = 224
 """Assumed value of each symbol of a height or a width."""
 
@@ -44,7 +44,7 @@ class Problem:
 
 
 def likely(size: Dim) -> int:
-    """Estimate a size: itself if it is known, that of `IMAGES` if it counts their pixels, else `UNKNOWN`."""
+    """Estimate a size: itself if it is known, as it is of `IMAGES` if it counts their pixels, else `UNKNOWN`."""
     if size.is_const:
         return int(size)
     if len(size.symbols()) == 1 and _assume(size, 1) >= POSITIONS:
