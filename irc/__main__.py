@@ -16,21 +16,39 @@ def main() -> int:
     """Run the command line of this process; the exit status."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
         signal.signal(signal.SIGINT, _interrupt)
+        sys.unraisablehook = _unraisable
     try:
         from irc import cli
 
         return cli.main()
     except KeyboardInterrupt:
         return INTERRUPTED
+    except RuntimeError as e:
+        if isinstance(e.__cause__, KeyboardInterrupt):  # Python 3.11 makes this of it where a class is made
+            return INTERRUPTED
+        raise
 
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """KeyboardInterrupt; not while an extension module is loaded: NumPy's prints it and makes an ImportError of it."""
     if sys.platform != "win32" and _loads_extension(frame):
-        signal.signal(signal.SIGALRM, _interrupt)
-        signal.setitimer(signal.ITIMER_REAL, SOON)
+        _interrupt_soon()
     else:
         raise KeyboardInterrupt
+
+
+def _unraisable(what: sys.UnraisableHookArgs) -> None:
+    """Report an exception that Python drops; an interrupt in a callback, as of an import's lock, is tried again."""
+    if sys.platform != "win32" and what.exc_type is KeyboardInterrupt:
+        _interrupt_soon()
+    else:
+        sys.__unraisablehook__(what)
+
+
+def _interrupt_soon() -> None:
+    if sys.platform != "win32":
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, SOON)
 
 
 def _loads_extension(frame: FrameType | None) -> bool:

@@ -146,28 +146,6 @@ def test_an_interrupt_is_quiet(irc: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "Traceback" not in said.err
 
 
-@pytest.mark.parametrize("module", ["irc.cli", "click", "numpy", "numpy._core._multiarray_umath"])
-def test_an_interrupt_while_importing_is_quiet(module: str) -> None:
-    code = """
-import signal
-import sys
-
-class Interrupt:
-    def find_spec(self, name, path=None, target=None):
-        if name == module:
-            signal.raise_signal(signal.SIGINT)
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a script ignore it
-sys.meta_path.insert(0, Interrupt())
-module = sys.argv.pop(1)
-from irc.__main__ import main
-sys.exit(main())
-"""
-    command = [sys.executable, "-c", code, module, "info", ONNX]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
-
-
 def test_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "irc", "--version"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
