@@ -39,6 +39,7 @@ ROOM = 384 << 10  # bytes of packed K or V
 PANELS = 8  # of 32 keys, of a block, at most
 WIDEST = 256  # elements of a row of Q or V, at most
 BLOCKS = 32  # of 32 rows, of a task
+SHARED = 1.12  # times as long with three terms, in the mean of moments with and without a busy hyperthread
 TASKS = 8  # into which all rows are divided for several threads, if there are as many blocks
 STEPS = 8  # with each chunk of products, places where steps of the other work may be
 FEW_ROWS, FEW_KEYS = 16, 32  # fewer are computed in f32
@@ -70,7 +71,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
         rows = -(-likely(problem.rows) // TILE_ROWS) * TILE_ROWS
         products = 2 * rows * n * wide * self.executed / SPLIT_PRODUCTS[self.unit, t]
         each = products + rows * n * SCORE[t] + 2 * n * wide * PACKED_KEY[t] + rows * wide * ATTENDING[t]
-        return problem.count * (each + ATTENDED_HEAD)
+        return problem.count * (each + ATTENDED_HEAD) * (SHARED if t == 3 else 1)
 
     @property
     def label(self) -> str:
