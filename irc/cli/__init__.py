@@ -100,8 +100,6 @@ def main(args: Sequence[str] | None = None) -> int:
         console.report(e.diagnostics)
         return console.status_of(e.diagnostics) or 1
     except Exception as e:
-        if isinstance(e.__cause__, KeyboardInterrupt):  # where a class is made, see irc.__main__
-            return 130
         if isinstance(e, OSError) and (e.filename == console.STDOUT or e.errno in NO_SPACE):
             status = console.cannot_write(str(e.filename or "a temporary file"), e)
             return _without_output() if e.filename == console.STDOUT else status

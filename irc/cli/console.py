@@ -126,7 +126,12 @@ def wrong_usage(error: click.ClickException) -> None:
 
 
 def crash(error: BaseException, file: str = "") -> Diagnostic:
-    """The finding for an exception nobody expected; its traceback is printed with IRC_TRACEBACK=1."""
+    """The finding for an exception nobody expected; its traceback is printed with IRC_TRACEBACK=1.
+
+    KeyboardInterrupt: it was one, see `irc.__main__`.
+    """
+    if isinstance(error.__cause__, KeyboardInterrupt):
+        raise error.__cause__
     if os.environ.get("IRC_TRACEBACK") == "1":
         traceback.print_exception(error)
     code = internal.CRASH

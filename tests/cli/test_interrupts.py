@@ -46,14 +46,15 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    ("module", "where"),
+    ("module", "where", "verb"),
     [
-        *itertools.product(["irc.cli", "click", "numpy", "numpy._core._multiarray_umath"], ["plain"]),
-        *itertools.product(["irc.cli", "irc.cli.costs"], ["class", "callback"]),
+        *itertools.product(["irc.cli", "click", "numpy", "numpy._core._multiarray_umath"], ["plain"], ["info"]),
+        *itertools.product(["irc.cli", "irc.cli.costs"], ["class", "callback"], ["info"]),
+        ("irc.border.read", "class", "validate"),
     ],
 )
-def test_an_interrupt_while_importing_is_quiet(module: str, where: str) -> None:
+def test_an_interrupt_while_importing_is_quiet(module: str, where: str, verb: str) -> None:
     """What defines a class makes another exception of it, and a callback drops it."""
-    command = [sys.executable, "-c", CODE, module, WHERE[where], "info", MODEL]
+    command = [sys.executable, "-c", CODE, module, WHERE[where], verb, MODEL]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.strip()) == (130, "", "")
