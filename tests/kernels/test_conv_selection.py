@@ -215,6 +215,19 @@ def test_tiles_of_two_halves_inside() -> None:
     assert isinstance(found, VolumeConvKernel) and (found.tile.lanes, found.tile.vectors) == (8, 3)
 
 
+def test_lone_vectors_inside() -> None:
+    """Beside AMX tiles of one vector are as fast as wider ones in planes with long windows."""
+
+    def vectors(isa: str, plane: tuple[int, int], window: tuple[int, int]) -> int:
+        best = VolumeConvKernel.best(ConvProblem.contiguous("nchw", plain(), 48, 64, plane, window), ISAS[isa])
+        assert best is not None
+        return best.tile.vectors
+
+    assert [vectors(isa, (150, 150), (1, 7)) for isa in ("amx", "avx512")] == [1, 2]
+    assert vectors("amx", (150, 150), (1, 3)) == 2, "short windows"
+    assert vectors("amx", (1, 150), (1, 7)) == 2, "sequences"
+
+
 def test_direct_tiles_of_half_the_lanes() -> None:
     """Three half vectors hold 24 channels where a core does vectors in halves."""
     problem = ConvProblem.contiguous("nhwc", plain(), 32, 24, (28, 28), (3, 3), (2, 2))

@@ -45,6 +45,9 @@ SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 4  # with fewer, rows are split further: tasks that read all weights for a row each wait for them
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.9, 1: 0.88}  # part of the peak of tiles so many vectors wide
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
+LONE, LONE_ROWS, LONE_TAPS = 0.83, 9, 5
+"""Times as long as estimated that tiles of one vector take on cores with AMX, where it is no load of a vector to load a
+number for all lanes: in planes, from so many pixels, and taps of a row, on (Emerald Rapids, 60 layers)."""
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
@@ -144,6 +147,9 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             for low, high in cut.ranges(start):
                 loads = t.vectors + (high - low)
                 taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
+        lone = t.isa.tiles and t.vectors == 1 and not self.depthwise and likely(p.result[0]) > 1
+        if lone and t.rows >= LONE_ROWS and p.window[1] >= LONE_TAPS:
+            taps *= LONE
         few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
         reached, row = REACHED, ROW_OF_FEWEST if few else ROW
         if in_halves(t.isa):
