@@ -17,5 +17,5 @@ tiles need of it.
 Threading of jumps and ranges of values stay: without both, GCC 12 moves the sums of direct convolutions from register
 to register, with AVX2 100 instructions for 40 multiply-adds instead of 82.
 
-The last scheduling of instructions stays too, though it takes a tenth of the time: without it some kernels take 1.07 to
-1.17 times as long, and some layer norms 1.3 times."""
+The last scheduling of instructions stays too, though it takes a tenth of the time: without it a direct convolution took
+1.08 times as long with AVX2, and an attention 1.1 to 1.2 times with AVX-512, while most layers took the same."""
