@@ -31,24 +31,23 @@ def main() -> int:
 
 def _interrupt(_: int, frame: FrameType | None) -> None:
     """KeyboardInterrupt; not while an extension module is loaded: NumPy's prints it and makes an ImportError of it."""
-    if sys.platform != "win32" and _loads_extension(frame):
-        _interrupt_soon()
-    else:
+    if not (_loads_extension(frame) and _interrupt_soon()):
         raise KeyboardInterrupt
 
 
 def _unraisable(what: sys.UnraisableHookArgs) -> None:
     """Report an exception that Python drops; an interrupt in a callback, as of an import's lock, is tried again."""
-    if sys.platform != "win32" and what.exc_type is KeyboardInterrupt:
-        _interrupt_soon()
-    else:
+    if not (what.exc_type is KeyboardInterrupt and _interrupt_soon()):
         sys.__unraisablehook__(what)
 
 
-def _interrupt_soon() -> None:
-    if sys.platform != "win32":
-        signal.signal(signal.SIGALRM, _interrupt)
-        signal.setitimer(signal.ITIMER_REAL, SOON)
+def _interrupt_soon() -> bool:
+    """Interrupt again in a moment; whether this system can."""
+    if sys.platform == "win32":
+        return False
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, SOON)
+    return True
 
 
 def _loads_extension(frame: FrameType | None) -> bool:
