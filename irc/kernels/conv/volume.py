@@ -147,7 +147,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             for low, high in cut.ranges(start):
                 loads = t.vectors + (high - low)
                 taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
-        lone = t.isa.tiles and t.vectors == 1 and not self.depthwise and likely(p.result[0]) > 1
+        plane = not (self.depthwise or p.is_volume) and likely(p.result[0]) > 1
+        lone = t.isa.tiles and t.vectors == 1 and plane
         if lone and t.rows >= LONE_ROWS and p.window[1] >= LONE_TAPS:
             taps *= LONE
         few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
