@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from irc.expr import Bin, Bits, Call, Cast, Const, Expr, Select, Un, Var, rebuilt
 from irc.functions import exponent_beside_one, multiple_of_gelu
 from irc.ir.dim import Dim
@@ -31,6 +33,8 @@ Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _LONG = 72
 """Characters of an intermediate value from which on it has a name."""
+STEPS = ("floor", "ceil", "trunc", "round")
+"""Functions that jump from one number to another."""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"}
 
 
@@ -142,15 +146,18 @@ def supported(expr: Expr, slots: int, dtype: DType) -> bool:
 def recognised(expr: Expr) -> Expr:
     """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order and times anything, and e^x in 1 + e^x, by calls.
 
-    The latter, of sigmoids and SiLUs, need no results that would not show.
+    The latter, of sigmoids and SiLUs, need no results that would not show.  Quotients of f32 by a number are products
+    with its reciprocal, at most 1 ULP off, if the expression is continuous: those of a HardSwish took the most time.
     """
+    continuous = not any(e.dtype == boolean or (isinstance(e, Call) and e.fn in STEPS) for e in walk(expr))
 
     def step(e: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if (x := exponent_beside_one(e)) is not None:
             return Bin("add", Const(1.0, e.dtype), Call("exp_added", (go(x, None),)))
         found = multiple_of_gelu(e)
         if found is None:
-            return rebuilt(e, tuple(go(c, state) for c in e.parts))
+            made = rebuilt(e, tuple(go(c, state) for c in e.parts))
+            return _multiplied(made) if continuous else made
         x, scale, others = found
         y: Expr = Call("gelu", (go(x, None),))
         for factor in others:
@@ -158,6 +165,15 @@ def recognised(expr: Expr) -> Expr:
         return y if scale == 1 else y * scale
 
     return rewrite(expr, step, None)
+
+
+def _multiplied(e: Expr) -> Expr:
+    """Replace a quotient by a number whose reciprocal is not denormal."""
+    match e:
+        case Bin("div", a, Const(value)) if e.dtype == f32 and 2.0**-126 <= abs(value) <= 2.0**126:
+            return Bin("mul", a, Const(float(np.float32(1) / np.float32(value)), f32))
+        case _:
+            return e
 
 
 def _supported(e: Expr, names: set[str], dtype: DType) -> bool:

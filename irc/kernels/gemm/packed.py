@@ -26,7 +26,7 @@ from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
-from irc.kernels.core.text import Part, fill, symbol
+from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.abreast import ABREAST, ONE_ROW, row_cycles
@@ -51,9 +51,9 @@ NEAR = 8  # of such rows, how far the fetching of B is ahead of one row of A
 SECOND_CACHES = 4  # of so many the caches are taken to hold an A that is read in place
 WORTHWHILE = 100_000  # products below which one thread does all
 
-PACK_ROWS = """
+_PACK_ROWS = """
 /* rows x k values of A as [k][rows]: squares are transposed in registers.  Up to $L more elements are overwritten. */
-static void ${S}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
+static void ${V}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
     int64_t done = 0;
     if (row == 1 && col != 1) {
         for (int64_t j = 0; j < k; j++)
@@ -222,7 +222,7 @@ $one_row    const ${S}_rows m = ${S}_split(g->m);
                 $T *to = packed + (stop - start) * k1;
                 for (int64_t t = top, r = start; t < end; t++) {
                     const int height = (int)(m.low + (t < m.extra));
-                    ${S}_pack_rows(a + r * g->a_row + (k0 + k1) * g->a_col, g->a_row, g->a_col, height, k, to);
+                    ${V}_pack_rows(a + r * g->a_row + (k0 + k1) * g->a_col, g->a_row, g->a_col, height, k, to);
                     to += height * k;
                     r += height;
                 }
@@ -511,7 +511,7 @@ class GemmKernel(Kernel[GemmProblem]):
             rows = [
                 bodies(t, variants),
                 block(s, t, self.epilogue, variants),
-                fill(PACK_ROWS, **given),
+                packing_rows(t),
                 *([] if self.b_constant else [*packing_columns(s, t), fill(_PACK_B, **given)]),
                 "" if self.b_constant else fill(SKINNY, **given, skinny=SKINNY_ROWS, slot_starts=starts),
                 fill(SPLIT, **given),
@@ -523,7 +523,6 @@ class GemmKernel(Kernel[GemmProblem]):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            square(t.lanes, t.dtype),
             *rows,
             fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n", wide=WIDE),
             fill(ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
@@ -550,6 +549,12 @@ class GemmKernel(Kernel[GemmProblem]):
     def summary(self) -> str:
         what = "B packed at compile time" if self.b_constant else "B packed when called"
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {what}."
+
+
+def packing_rows(tile: Tile) -> list[Part]:
+    """Print `V_pack_rows`, which packs a tile of A, and what it needs: the same for all kernels with these vectors."""
+    given = names(tile) | {"Q": vector_name(4, tile.dtype)}
+    return [square(tile.lanes, tile.dtype), piece("IRC_PACK_ROWS_$V", _PACK_ROWS, "${V}_pack_rows", **given)]
 
 
 def packing_columns(symbol: str, tile: Tile) -> list[Part]:

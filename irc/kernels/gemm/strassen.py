@@ -43,9 +43,8 @@ from irc.kernels.core.tile import (
     table_of,
 )
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, PACK_ROWS, PARTS, SPLIT, WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, PARTS, SPLIT, WORTHWHILE, GemmKernel, packing_rows
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
-from irc.kernels.vector.lanes import square
 
 ALIKE = 8.0
 """Times that the norms of rows, and of columns, differ at most that share products."""
@@ -89,7 +88,7 @@ static void ${S}_pack_quarter(const ${S}_args *g, const $T *a, int rows, int hav
     a += k0 * g->a_col;
     to += k0 * rows;
     if (have == rows) {
-        ${S}_pack_rows(a, g->a_row, g->a_col, rows, last - k0, to);
+        ${V}_pack_rows(a, g->a_row, g->a_col, rows, last - k0, to);
     } else {
         for (int64_t j = 0; j < last - k0; j++)
             for (int i = 0; i < rows; i++) to[j * rows + i] = i < have ? a[i * g->a_row + j * g->a_col] : 0;
@@ -395,10 +394,9 @@ class StrassenGemmKernel(GemmKernel):
         return [
             prelude(t, self.epilogue),
             DIVIDE,
-            square(t.lanes, t.dtype),
             bodies(t, variants),
             epilogue_of(s, t, self.epilogue),
-            fill(PACK_ROWS, **given),
+            packing_rows(t),
             fill(SPLIT, **given),
             fill(_PACK, **given),
             fill(_RANGE, **given),
