@@ -46,8 +46,8 @@ FEW_TASKS = 4  # with fewer, rows are split further: tasks that read all weights
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.9, 1: 0.88}  # part of the peak of tiles so many vectors wide
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
 LONE, LONE_ROWS, LONE_TAPS = 0.83, 9, 5
-"""Times as long as estimated that tiles of one vector take on cores with AMX, in planes, from so many pixels, and taps of
-a row, on (Emerald Rapids, 60 layers).  It seems that loading a number for all lanes is no load of a vector there."""
+"""Times as long as estimated that tiles of one vector take on cores with AMX, in planes, from so many pixels, and taps
+of a row, on (Emerald Rapids, 60 layers).  It seems that loading a number for all lanes is no load of a vector there."""
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
 TILES = 64  # of a row, at most
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
