@@ -23,6 +23,8 @@ from tests.support import foreign, random_numbers
 from tests.support.instruction_sets import compiler_script, features_under_test
 
 ROOT = Path(__file__).resolve().parent.parent
+_DONE = pytest.StashKey[int]()
+"""How many tests a process has run."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,6 +94,16 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay: Python's collector need not go through them again, whenever a test has it look."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Nor need it go through what tests leave in caches, which becomes as much again."""
+    done = item.session.stash.setdefault(_DONE, 0) + 1
+    item.session.stash[_DONE] = done
+    if done % 250 == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
