@@ -147,7 +147,7 @@ def recognised(expr: Expr) -> Expr:
     """Replace GELUs, products x/2 · (1 + erf(x/√2)) in any order and times anything, and e^x in 1 + e^x, by calls.
 
     The latter, of sigmoids and SiLUs, need no results that would not show.  Quotients of f32 by a number are products
-    with its reciprocal, at most 1 ULP off, if the expression is continuous: those of a HardSwish took the most time.
+    with its reciprocal, at most 1.5 ULP off, if the expression is continuous: those of a HardSwish took the most time.
     """
     continuous = not any(e.dtype == boolean or (isinstance(e, Call) and e.fn in STEPS) for e in walk(expr))
 
