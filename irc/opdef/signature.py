@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from irc.diagnostics import Facts, Problem, require
 from irc.diagnostics.codes import operation as codes, shape as shape_codes
@@ -90,15 +91,15 @@ class Sig:
     def __repr__(self) -> str:
         return f"Sig({self.text!r})"
 
-    @property
+    @cached_property
     def min_inputs(self) -> int:
         return len([p for p in self.inputs if not p.optional and not p.variadic])
 
-    @property
+    @cached_property
     def max_inputs(self) -> int | None:
         return None if any(p.variadic for p in self.inputs) else len(self.inputs)
 
-    @property
+    @cached_property
     def operands(self) -> str:
         """The operands' names as messages list them: `x, y, bias (optional)`."""
         return ", ".join(p.name + " (optional)" * p.optional + " (any number)" * p.variadic for p in self.inputs)
@@ -122,11 +123,11 @@ class Sig:
 
         Raises Problem IRC2101..2105, IRC3105, IRC3111.  `variables` narrows type variables (a form's own types).
         """
-        given = len(inputs)
-        facts: Facts = {"op": op, "given": given, "operands": self.operands}
-        require(given >= self.min_inputs, codes.TOO_FEW_INPUTS, **facts, needed=self.min_inputs)
-        most = self.max_inputs
-        require(most is None or given <= most, codes.TOO_MANY_INPUTS, **facts, most=most)
+        given, least, most = len(inputs), self.min_inputs, self.max_inputs
+        if given < least:
+            raise Problem(codes.TOO_FEW_INPUTS, op=op, given=given, operands=self.operands, needed=least)
+        if most is not None and given > most:
+            raise Problem(codes.TOO_MANY_INPUTS, op=op, given=given, operands=self.operands, most=most)
         bound: dict[str, tuple[DType, str]] = {}  # and the operand that bound it
         ranks: dict[str, tuple[Value, str]] = {}
         for i, value in enumerate(inputs):
@@ -169,17 +170,17 @@ class Sig:
 
 def _check_rank(op: str, param: Param, value: Value, ranks: dict[str, tuple[Value, str]]) -> None:
     """Check an operand's rank by itself, and against that of the first one with the same variable."""
-    allowed = param.rank
-    if value.rank is None:
+    allowed, rank = param.rank, value.rank
+    if rank is None:
         return
-    facts: Facts = {"op": op, "operand": param.name, "type": value.type, "expected": str(allowed)}
-    require(value.rank in allowed, shape_codes.WRONG_RANK, **facts)
-    if allowed.single:
+    if rank not in allowed or allowed.single:
+        facts: Facts = {"op": op, "operand": param.name, "type": value.type, "expected": str(allowed)}
+        require(rank in allowed, shape_codes.WRONG_RANK, **facts)
         require(same(value.tensor.elements(), 1), shape_codes.WRONG_RANK, **facts)
     if allowed.variable:
         first, other = ranks.setdefault(allowed.variable, (value, param.name))
         require(
-            first.rank == value.rank,
+            first.rank == rank,
             shape_codes.RANKS_DIFFER,
             op=op,
             operand=param.name,
