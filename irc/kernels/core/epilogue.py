@@ -33,9 +33,9 @@ Axes = Literal["scalar", "row", "column", "full"]
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _LONG = 72
 """Characters of an intermediate value from which on it has a name."""
-STEPS = ("floor", "ceil", "trunc", "round")
-"""Functions that jump from one number to another."""
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "and": "&", "or": "|"}
+_JUMPING = ("floor", "ceil", "trunc", "round")
+"""Functions that jump from one number to another."""
 
 
 def acc(dtype: DType = f32) -> Var:
@@ -149,7 +149,7 @@ def recognised(expr: Expr) -> Expr:
     The latter, of sigmoids and SiLUs, need no results that would not show.  Quotients of f32 by a number are products
     with its reciprocal, at most 1.5 ULP off, if the expression is continuous: those of a HardSwish took the most time.
     """
-    continuous = not any(e.dtype == boolean or (isinstance(e, Call) and e.fn in STEPS) for e in walk(expr))
+    continuous = not any(e.dtype == boolean or (isinstance(e, Call) and e.fn in _JUMPING) for e in walk(expr))
 
     def step(e: Expr, state: None, go: Callable[[Expr, None], Expr]) -> Expr:
         if (x := exponent_beside_one(e)) is not None:
