@@ -92,8 +92,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Modules and tests stay: Python's collector need not go through them again, whenever a test has it look."""
-    gc.collect()
-    gc.freeze()
+    _set_aside()
 
 
 @pytest.hookimpl(trylast=True)
@@ -102,8 +101,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     done = item.session.stash.setdefault(_DONE, 0) + 1
     item.session.stash[_DONE] = done
     if done % 250 == 0:
-        gc.collect()
-        gc.freeze()
+        _set_aside()
+
+
+def _set_aside() -> None:
+    """Exempt all that is in use now from the collector's rounds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -49,7 +49,7 @@ def test_error_of_quotients_by_a_number(divisor: float) -> None:
 
 
 def test_epilogue_support() -> None:
-    assert supported((acc() * slot(0) + slot(1)).max(0.0) + slot(3), 4, f32)
+    assert supported((acc() + slot(0)).max(0.0) * slot(1) * slot(2) + slot(3), 4, f32)
     assert not supported(slot(1), 1, f32)
     assert not supported(call("lgamma", acc()), 0, f32)
     assert not supported(acc().cast(f64), 0, f32)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import lru_cache
 
 from irc.backends.c.expr import integer
 from irc.backends.c.names import Names
@@ -74,7 +73,6 @@ def magnitude(dim: Dim) -> int:
     return sum(math.prod(map(_atom_magnitude, monomial), start=abs(c)) for monomial, c in dim.terms)
 
 
-@lru_cache(maxsize=1 << 12)  # sizes have the same few in them
 def _atom_magnitude(atom: Atom) -> int:
     """Bound an atom's absolute value, by at least 1; the operands of a function have been checked."""
     if isinstance(atom, Symbol):
