@@ -96,11 +96,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Nor need it go through what tests leave in caches, which becomes as much again."""
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor need it go through what tests leave in caches, which becomes as much again: some tests have it look often."""
     done = item.session.stash.setdefault(_DONE, 0) + 1
     item.session.stash[_DONE] = done
-    if done % 250 == 0:
+    if done % 250 == 0 or (nextitem is not None and nextitem.path != item.path):
         _set_aside()
 
 

@@ -114,7 +114,10 @@ def test_one_kernel_computes_layer_and_sum(name: str, isa: Isa) -> None:
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("last", "kind"), [("Relu", np.uint8), ("Clip", np.int8), ("Identity", np.uint8)])
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [("Relu", np.uint8), ("Clip", np.int8), pytest.param("Identity", np.uint8, marks=pytest.mark.full)],
+)
 @pytest.mark.parametrize("name", LAYERS)
 def test_bytes_are_the_nearest(name: str, last: str, kind: type[Any], target: str) -> None:
     """Of three blocks, one after the other, whose results may stand where their operands did; differences grow."""

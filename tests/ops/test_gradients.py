@@ -176,7 +176,7 @@ def test_gradients_are_finite_differences(case: Case) -> None:
             np.testing.assert_allclose(np.sum(g * step), (above - below) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("backend", ["numpy", "c"])
+@pytest.mark.parametrize("backend", ["c", pytest.param("numpy", marks=pytest.mark.full)])
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_gradients_are_compiled(family: str, backend: str) -> None:
     """The gradients of one case of each operation as one compiled model, with sizes that the run tells."""

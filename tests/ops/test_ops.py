@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -140,9 +141,11 @@ def test_symbolic_inference_is_sound(case: Case) -> None:
 
 
 def onnx_opsets(case: Case) -> list[int]:
-    """The opset of each row of the operation's, and the newest; of cases but its first, of the oldest row only."""
+    """The opset of each row of the operation's, and the newest; of cases but its first, of every third the oldest."""
     opsets = sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
-    return opsets if case is FIRST[case.op.name] else [*opsets[:1], *opsets[1:][-1:]]
+    if case is FIRST[case.op.name]:
+        return opsets
+    return [*opsets[:-1][:1], opsets[-1]] if zlib.crc32(str(case).encode()) % 3 == 0 else opsets[-1:]
 
 
 @pytest.mark.parametrize("case", ROWS)

@@ -194,7 +194,7 @@ def interpreted(cases: list[Case], step: int = 1) -> list[str]:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_loops_of_other_sizes(family: str) -> None:
-    wrong = interpreted(sample(FAMILIES[family]), 12)
+    wrong = interpreted(sample(FAMILIES[family]), 24)
     assert not wrong, "\n".join(wrong)
 
 
