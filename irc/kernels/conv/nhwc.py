@@ -44,7 +44,8 @@ FEW_TASKS = 16  # with fewer strips than this, output channels are split too
 CHANNEL_PARTS = 8
 OVERLAP = 8  # rows of the output, for each that two strips copy, that a strip has at least where more are wanted
 LONGEST_SUM = 288  # products added up in one accumulator: longer sums are sums of such sums, which lose less
-UNROLL = 4  # products of a sum in one round of the loop
+UNROLL = 4  # products of a sum in one round of the loop, at most
+ROUND = 90  # products of all sums of a tile in one round: more hide no more of the loop, and take as long to compile
 NEAR = 16  # products ahead whose weights are fetched
 SEGMENTS = 4  # rows of output pixels in one tile, at most
 STEP = 2  # a larger one from pixel to pixel is an argument of tiles, so that layers that hop differently share them
@@ -346,7 +347,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "PIXEL": "pixel" if far else sw // column * block,
             "given": ", pixel = g->pixel" if far else "",
             "SEGMENT": segment if self.segments > 1 else 0,
-            "U": _unrolled(self._runs[1]),
+            "U": self._round,
             "near": NEAR * self.tile.panel,
             "sum": LONGEST_SUM,
             "room": self._room,
@@ -363,6 +364,12 @@ class NhwcConvKernel(Kernel[ConvProblem]):
         """Into how many pieces a row of taps falls whose taps and channels are contiguous, and their elements."""
         kw = self._copied_window[1]
         return (1, kw * self.block) if self.dilations[1] == 1 or self.apart else (kw, self.block)
+
+    @property
+    def _round(self) -> int:
+        """The products of a sum that are made in one round of the loop."""
+        sums = self.tile.rows * self.tile.vectors
+        return max(u for u in range(1, UNROLL + 1) if self._runs[1] % u == 0 and (u == 1 or u * sums <= ROUND))
 
     @property
     def _down(self) -> int:
@@ -392,7 +399,7 @@ class NhwcConvKernel(Kernel[ConvProblem]):
             "column": column,
             "row_taps": self.window[1] if self.apart else 1,
             "reach": self.window[0] * dh,
-            "round": _unrolled(run),
+            "round": self._round,
             "low": self._low,
             "runs": runs,
             "run": run,
@@ -450,11 +457,6 @@ def _widths(columns: int, lanes: int, vectors: int) -> dict[int, int]:
     if rest:
         widths[-(-rest // lanes)] = widths.get(-(-rest // lanes), 0) + 1
     return widths
-
-
-def _unrolled(run: int) -> int:
-    """Choose how many of so many products of a sum are made in one round of the loop."""
-    return max(u for u in range(1, UNROLL + 1) if run % u == 0)
 
 
 def _lanes(most: int) -> list[int]:
