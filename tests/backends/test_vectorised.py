@@ -95,7 +95,7 @@ def scalar(text: str, lines: set[int]) -> set[str]:
     found, function = set[str](), ""
     rows = text.splitlines()
     for at, row in enumerate(rows, 1):
-        if head := re.match(r"static void test_(\w+?)(?:_part\d+)?\(", row):
+        if head := re.match(r"(?:static )?void test_(\w+?)(?:_part\d+)?\(", row):
             function = head[1]
         if row.strip() == "IRC_SIMD" and at + 1 not in lines:
             found.add(function)

@@ -114,7 +114,7 @@ class Runner:
         if not needed:
             assert self.plan(None, given), f"{dims}: no context and no status"
             return "refused"
-        assert needed <= LIMIT and needed % 64 == 0
+        assert float(needed) <= LIMIT and needed % 64 == 0  # as C adds it up
         shapes = [[p.shape_for(dims) for p in ports] for ports in (self.made.inputs, self.made.outputs)]
         assert min((n for s in itertools.chain(*shapes) for n in s), default=0) >= 0, f"{dims}: {shapes}"
         rounds = {s: math.prod(max(int(n), 1) for n in s) for s in itertools.chain(*shapes)}
@@ -190,8 +190,8 @@ def check(cases: list[Case], folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_sizes_of_any_kind(family: str, tmp_path: Path) -> None:
-    """One case of every operation and rank."""
-    counts = check(first_of_each(FAMILIES[family])[:4], tmp_path)
+    """Two cases of a family, of different operations or ranks."""
+    counts = check(first_of_each(FAMILIES[family])[:2], tmp_path)
     assert not counts or (counts["refused"] and counts["run"]), counts
 
 

@@ -14,7 +14,21 @@ from irc.ir.dim import Dim, Symbol
 def entry_points(i: Interface, calls: list[Signature]) -> str:
     """Print the P_* functions."""
     parts = [_context_size(i), _init(i), _reset(i), _plan(i), needed(i), clock(i, len(calls)), run(i, calls)]
-    return "\n".join(part for part in (_check(i), *parts) if part)  # P_check is last: it checks what these compute
+    cold = "" if i.is_static else _COLD
+    return "\n".join(part for part in (cold, _check(i), *parts) if part)  # P_check last: it checks what these compute
+
+
+_COLD = """/* Functions that run once for each shape: their code is small, and compiles faster. */
+#ifdef __GNUC__
+#define IRC_COLD __attribute__((cold))
+#else
+#define IRC_COLD
+#endif
+"""
+
+
+def _cold(i: Interface) -> str:
+    return "" if i.is_static else "IRC_COLD "
 
 
 def _check(i: Interface) -> str:
@@ -29,12 +43,8 @@ def _check(i: Interface) -> str:
     checks = refusals(i, sizes, constraints, filter(known, i.doubtful_sizes()))
     lines += [part for line in (*sizes.lines, *checks) for part in _folded(line)]
     given = i.load_sizes("dims", set(i.parameters))
-    return (
-        "\n".join(
-            [f"static enum {p}_status {p}_check(const int64_t *dims) {{", *given, *lines, f"    return {i.ok};", "}"]
-        )
-        + "\n"
-    )
+    head = f"IRC_COLD static enum {p}_status {p}_check(const int64_t *dims) {{"
+    return "\n".join([head, *given, *lines, f"    return {i.ok};", "}"]) + "\n"
 
 
 def _folded(line: str) -> list[str]:
@@ -49,7 +59,7 @@ def _used(*dims: Dim) -> set[str]:
 
 def _context_size(i: Interface) -> str:
     p = i.prefix
-    lines = [f"size_t {p}_context_size(const int64_t *dims) {{"]
+    lines = [f"{_cold(i)}size_t {p}_context_size(const int64_t *dims) {{"]
     if i.is_static:
         lines += ["    (void)dims;"]
     else:
@@ -113,7 +123,7 @@ def _reset(i: Interface) -> str:
 
 def _plan(i: Interface) -> str:
     p = i.prefix
-    lines = [f"enum {p}_status {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
+    lines = [f"{_cold(i)}enum {p}_status {p}_plan({p}_ctx *ctx, const int64_t *dims) {{"]
     if i.is_static:
         return "\n".join([*lines, "    (void)dims;", *refuse_other_memory(i), f"    return {i.ok};", "}"]) + "\n"
     lines += [

@@ -152,10 +152,11 @@ def object_files(files: Files, vectors: bool) -> list[ObjectFile]:
 
 
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
-    """Divide the groups: those of the main file, and those of each further one. Large programs compile in parallel."""
-    if options.weights == "embed" or sum(len(g.text) for g in groups) <= 2 * PART:
+    """Divide the groups: those of the main file, and those of each further one, which are compiled in parallel."""
+    total = sum(len(g.text) for g in groups)
+    if options.weights == "embed" or total <= PART // 2:
         return groups, []
-    return [], parts_of(groups, lambda g: len(g.text), -(-sum(len(g.text) for g in groups) // PART))
+    return [], parts_of(groups, lambda g: len(g.text), -(-total // PART))
 
 
 def _shared(g: Signature) -> str:
