@@ -114,7 +114,7 @@ class Runner:
         if not needed:
             assert self.plan(None, given), f"{dims}: no context and no status"
             return "refused"
-        assert float(needed) <= LIMIT and needed % 64 == 0  # as C adds it up
+        assert needed <= LIMIT and needed % 64 == 0
         shapes = [[p.shape_for(dims) for p in ports] for ports in (self.made.inputs, self.made.outputs)]
         assert min((n for s in itertools.chain(*shapes) for n in s), default=0) >= 0, f"{dims}: {shapes}"
         rounds = {s: math.prod(max(int(n), 1) for n in s) for s in itertools.chain(*shapes)}
