@@ -145,7 +145,7 @@ def onnx_opsets(case: Case) -> list[int]:
     opsets = sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
     if case is FIRST[case.op.name]:
         return opsets
-    return [*opsets[:-1][:1], opsets[-1]] if zlib.crc32(str(case).encode()) % 3 == 0 else opsets[-1:]
+    return sorted({opsets[0], opsets[-1]}) if zlib.crc32(str(case).encode()) % 3 == 0 else opsets[-1:]
 
 
 @pytest.mark.parametrize("case", ROWS)
