@@ -25,8 +25,8 @@ LIMIT = 1 << 62
 """Largest size, number of bytes and offset, and largest partial result of computing one."""
 EMPTY = 1 << 32
 """What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
-_ROUNDED = LIMIT + (LIMIT >> 30)
-"""What may pass for the limit where terms are added in double: far from the end of the range still."""
+_BELOW_LIMIT = "0x1.fffffffp61"
+"""What sums in double are compared with for `LIMIT`: less by more than their rounding, so that none beyond it passes."""
 
 
 # -------------------------------------------------------------------- text
@@ -77,7 +77,7 @@ def _atom_magnitude(atom: Atom) -> int:
     """Bound an atom's absolute value, by at least 1; the operands of a function have been checked."""
     if isinstance(atom, Symbol):
         return max(abs(atom.lo), largest(atom), 1)
-    a, b = (min(magnitude(x), _ROUNDED) for x in atom.args)
+    a, b = (min(magnitude(x), LIMIT) for x in atom.args)
     divisor = atom.args[1].const
     if atom.op in ("floordiv", "ceildiv"):
         return a // abs(divisor) + 1 if divisor else a + 1
@@ -94,7 +94,7 @@ def least(dim: Dim) -> int:
 def upper_bound(dim: Dim) -> float:
     """Return the largest value of a size that has passed the checks."""
     hi = dim.bounds()[1]
-    return hi if hi < INF else min(magnitude(dim), _ROUNDED)
+    return hi if hi < INF else min(magnitude(dim), LIMIT)
 
 
 def _depth(dim: Dim) -> int:
@@ -211,7 +211,8 @@ class CheckedSizes(Sizes):
         if magnitude(dim) <= limit or any(most <= limit and _covers(s, terms) for most, s in self.sums):
             return
         self.sums.append((limit, terms))
-        self.lines.append(f"    if ({self._sum(terms)} > 0x1p{limit.bit_length() - 1}) return {self.refusal};")
+        most = _BELOW_LIMIT if limit == LIMIT else f"0x1p{limit.bit_length() - 1}"
+        self.lines.append(f"    if ({self._sum(terms)} > {most}) return {self.refusal};")
 
     def _sum(self, terms: Mapping[Monomial, int]) -> str:
         """Add up all terms, in double."""

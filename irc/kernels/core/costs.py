@@ -109,7 +109,7 @@ does one vector of 512 bits a cycle, as Zen 4 does.
 There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
-    ("amx", 3): 240.0,
+    ("amx", 3): 200.0,
     ("amx", 2): 345.0,
     ("amx", 1): 230.0,
     ("dot", 1): 52.0,
@@ -118,8 +118,9 @@ SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
 Rapids together with what follows (docs/adr/0010-split-precision.md); of AVX512-BF16 as measured on Zen 5.
 
 With three terms 420 are reached on a core of one's own.  In other moments, it seems beside a busy hyperthread, products
-of tiles take 2.2 times as long and do not overlap their loads, while networks in vectors take 1.3 to 1.7 times as long;
-240 is between.  With fewer terms tiles win in either case."""
+of tiles take 2.2 times as long and do not overlap their loads, while networks in vectors take 1.3 to 1.7 times as long.
+At 200, tiles are chosen where they lose up to a fifth in such moments and win more than that in others.  With fewer
+terms they win in either case."""
 BYTE_CALL, BYTE_BLOCK, BYTE_TILE, BYTE_ROW = 250.0, 160.0, 22.0, 1.5
 """Cycles of a call of products of bytes on AMX; of a block of them, and a product of two tiles with the loads of its
 operands in it; and of a row of its results besides those that storing a vector takes."""
