@@ -383,9 +383,9 @@ def test_instruction_sets() -> None:
 
 # ------------------------------------------------------------------------------- whole programs
 def two_layers(b: Any, x: Any) -> Any:
-    hidden = b.MatMul(x, random(256, 320) / 16)
+    hidden = b.MatMul(x, random(512, 640) / 23)
     hidden = b.Mul(hidden, b.Add(b.Erf(b.Mul(hidden, 0.70710678)), 1.0))
-    return b.Add(b.MatMul(hidden, random(320, 256, seed=1) / 18), x)
+    return b.Add(b.MatMul(hidden, random(640, 512, seed=1) / 25), x)
 
 
 def program(graph: Any, precision: str, isa: str = "amx") -> Any:
@@ -404,8 +404,8 @@ def kernels_of(made: Any) -> list[Any]:
 @pytest.mark.parametrize("precision", TERMS)
 def test_compiled(precision: str, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through selection, interpretation and C; the emulation replaces the processor, and nobody is asked for AMX."""
-    x = random(2, 200, 256)  # as many rows as threads divide
-    graph = graph_of(two_layers, x, shapes=[(2, rows or 200, 256)])
+    x = random(2, 200, 512)  # as many rows as threads divide
+    graph = graph_of(two_layers, x, shapes=[(2, rows or 200, 512)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, precision)
     assert [(k.terms, type(k)) for k in kernels_of(made)] == [(TERMS[precision], SplitGemmKernel)] * 2
@@ -414,7 +414,7 @@ def test_compiled(precision: str, rows: Any, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("CC", emulating(tmp_path))
     library = Library(made, tmp_path)
     for size in [200] if rows is None else [45, 1, 200]:
-        x = random(2, size, 256, seed=size)
+        x = random(2, size, 512, seed=size)
         graph = graph_of(two_layers, x)
         (wanted,) = evaluate(graph, {graph.inputs[0]: x})
         (found,) = library.run(library.context([size] if rows else []), [x], [x.shape])
@@ -501,7 +501,7 @@ def test_native_asks_the_system(allowed: bool, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.skipif(matrix_units.permitted(), reason="this machine has AMX")
 def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", " ".join([installed()[0], *emulation()]))
-    library = Library(program(graph_of(two_layers, random(64, 256)), "high"), tmp_path)
+    library = Library(program(graph_of(two_layers, random(64, 512)), "high"), tmp_path)
     memory = np.zeros(library._function("context_size")(None) + 64, np.uint8)
     weights = ctypes.c_void_p(library.weights.ctypes.data)
     found = library._function("init")(ctypes.c_void_p(memory.ctypes.data + -memory.ctypes.data % 64), weights, None)
@@ -511,7 +511,7 @@ def test_a_program_for_tiles_says_that_they_are_missing(tmp_path: Path, monkeypa
 @needs("amx")
 @pytest.mark.parametrize("precision", TERMS)
 def test_on_the_processor(precision: str, tmp_path: Path) -> None:
-    x = random(2, 200, 256)
+    x = random(2, 200, 512)
     graph = graph_of(two_layers, x)
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, precision)
@@ -524,8 +524,8 @@ def test_on_the_processor(precision: str, tmp_path: Path) -> None:
 @needs("avx512_bf16")
 @pytest.mark.parametrize("rows", [1, 45, 200])
 def test_pairs_on_the_processor(rows: int, tmp_path: Path) -> None:
-    x = random(2, rows, 256)
-    graph = graph_of(two_layers, x, shapes=[(2, M, 256)])
+    x = random(2, rows, 512)
+    graph = graph_of(two_layers, x, shapes=[(2, M, 512)])
     (wanted,) = evaluate(graph, {graph.inputs[0]: x})
     made = program(graph, "medium", "avx512_bf16")
     assert [k.unit for k in kernels_of(made)] == ["dot"] * 2

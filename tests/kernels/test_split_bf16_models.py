@@ -81,7 +81,7 @@ def weights(*shape: int, seed: int) -> Any:
 
 
 def everything(b: Any, x: Any) -> Any:
-    """Convolutions, attention of two heads over the pixels, two products, and an LSTM over them."""
+    """Convolutions, attention of two heads over the pixels, three products, and an LSTM over them."""
     y = b.Relu(b.Conv(x, weights(64, 3, 3, 3, seed=1), random(64), pads_begin=(1, 1), pads_end=(1, 1)))
     y = b.Relu(b.Conv(y, weights(64, 64, 3, 3, seed=2), random(64), pads_begin=(1, 1), pads_end=(1, 1)))
     y = b.Add(b.Conv(y, weights(64, 64, 1, 1, seed=3), random(64)), y)
@@ -92,6 +92,7 @@ def everything(b: Any, x: Any) -> Any:
     scores = b.Softmax(b.Mul(b.MatMul(q, b.Transpose(k, [0, 2, 1])), 0.125), axis=-1)
     mixed = b.Reshape(b.Transpose(b.MatMul(scores, v), [1, 0, 2]), [-1, 128])
     hidden = b.Relu(b.MatMul(mixed, weights(128, 512, seed=11)))
+    hidden = b.Relu(b.MatMul(hidden, weights(512, 512, seed=13)))
     mixed = b.Add(mixed, b.MatMul(hidden, weights(512, 128, seed=12)))
     mixed = b.Add(b.MatMul(mixed, weights(128, 64, seed=7)), tokens)
     gates = (weights(1, 64, 64, seed=8), weights(1, 64, 16, seed=9), random(1, 128, seed=10))

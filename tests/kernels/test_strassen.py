@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.ir.dim import Dim
 from irc.kernels import ISAS, Epilogue, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.gemm.strassen import ALIKE, StrassenGemmKernel
-from tests.kernels.test_kernels import M, Pool, build, close, compilers, invoke, noise, residual, run_gemm
+from irc.kernels.gemm.strassen import ALIKE, FEWEST_ROWS, StrassenGemmKernel
+from tests.kernels.test_kernels import Pool, build, close, compilers, invoke, noise, residual, run_gemm
 from tests.support import foreign
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
+MANY = Dim.symbol("m", FEWEST_ROWS)
+"""A number of rows for which the kernel is a candidate; it computes any."""
 
 
 def made(isa: Isa, m: Any, epilogue: Epilogue | None = None) -> StrassenGemmKernel:
@@ -42,7 +45,7 @@ def product(lib: ctypes.CDLL, kernel: StrassenGemmKernel, a: np.ndarray[Any, Any
 @pytest.mark.parametrize(("isa", "fused"), [("avx512", False), ("avx512", True), ("avx2", True), ("plain", False)])
 def test_edges(tmp_path: Path, isa: str, fused: bool) -> None:
     """Any rows, columns and depth, odd ones and one of each, in one kernel; columns of A side by side, too."""
-    kernel = made(ISAS[isa], M, residual() if fused else None)
+    kernel = made(ISAS[isa], MANY, residual() if fused else None)
     lib, panel, rows = build(tmp_path, [kernel]), kernel.tile.panel, kernel.tile.rows
     sizes = [(m, panel + 1, 5) for m in (*range(1, 2 * rows + 3), 4 * rows - 1, 20 * rows + 3)]
     sizes += [(rows + 3, n, 6) for n in (1, panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 1, 6 * panel - 1)]
@@ -64,7 +67,7 @@ def test_known_rows(tmp_path: Path, m: int) -> None:
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
-    kernel = made(ISAS["avx2"], M)
+    kernel = made(ISAS["avx2"], MANY)
     lib, a, b = build(tmp_path, [kernel]), noise(301, 90), noise(90, 300)
     alone = run_gemm(lib, kernel, a, b, [], same)
     for chunk in (1, 2, 5):
@@ -74,7 +77,7 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("panels", "tasks"), [(3, 6), (4, 4), (5, 10)])
 def test_threads_share_an_odd_number_of_panels(tmp_path: Path, panels: int, tasks: int) -> None:
     """Of few panels of columns, if they are odd, threads have half of the rows each."""
-    kernel = made(ISAS["avx2"], M)
+    kernel = made(ISAS["avx2"], MANY)
     m, n = 4 * kernel.tile.rows, 2 * panels * kernel.tile.panel
     lib, a, b = build(tmp_path, [kernel]), noise(m, 90), noise(90, n)
     alone = run_gemm(lib, kernel, a, b, [], same)
@@ -99,7 +102,7 @@ def test_error_is_that_of_a_sum(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
 def test_what_is_in_one_row_stays_there(tmp_path: Path, value: float) -> None:
     """The other rows have the results that they have without it, to rounding: none shares a product with it."""
-    kernel = made(ISAS["avx512"], M)
+    kernel = made(ISAS["avx512"], MANY)
     lib, a, b = build(tmp_path, [kernel]), noise(80, 100), noise(100, 70)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     for row in (0, 39, 40, 79):
@@ -111,7 +114,7 @@ def test_what_is_in_one_row_stays_there(tmp_path: Path, value: float) -> None:
 
 def test_small_rows_and_columns_beside_large_ones(tmp_path: Path) -> None:
     """Each result is as near as the product of its own row and column: one of them times 10000 costs none a digit."""
-    kernel = made(ISAS["avx2"], M)
+    kernel = made(ISAS["avx2"], MANY)
     lib = build(tmp_path, [kernel])
     for large in (2 * ALIKE, 1e4):
         for row, column in ((0, 0), (70, 0), (0, 90), (33, 61)):
@@ -125,7 +128,7 @@ def test_small_rows_and_columns_beside_large_ones(tmp_path: Path) -> None:
 
 def test_rows_of_zeros_stay_zeros(tmp_path: Path) -> None:
     """Padding beside other rows: nothing of them remains of what is added and subtracted again."""
-    kernel = made(ISAS["avx2"], M)
+    kernel = made(ISAS["avx2"], MANY)
     a, b = noise(48, 100), noise(100, 64)
     a[24:] = 0
     assert not product(build(tmp_path, [kernel]), kernel, a, b)[24:].any()
@@ -134,7 +137,7 @@ def test_rows_of_zeros_stay_zeros(tmp_path: Path) -> None:
 @pytest.mark.parametrize("chunk", [0, 1])
 def test_a_call_packs_its_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     """Parts of one call share rows that are packed, but not calls whose workspaces and operands are in one place."""
-    kernel = made(ISAS["avx2"], M)
+    kernel = made(ISAS["avx2"], MANY)
     lib, a, b = build(tmp_path, [kernel]), noise(90, 60), noise(60, 500)
     (m, k), n = a.shape, b.shape[1]
     packed, c = kernel.pack_b(b), np.zeros((m, n), np.float32)

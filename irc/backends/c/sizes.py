@@ -26,7 +26,7 @@ LIMIT = 1 << 62
 EMPTY = 1 << 32
 """What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
 _BELOW_LIMIT = "0x1.fffffffp61"
-"""What sums in double are compared with for `LIMIT`: less by more than their rounding, so that none beyond it passes."""
+"""What sums in double are compared with for `LIMIT`: less by more than their rounding; none beyond it passes."""
 
 
 # -------------------------------------------------------------------- text

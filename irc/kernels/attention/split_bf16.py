@@ -23,7 +23,15 @@ from irc.kernels.attention.problem import AttentionProblem
 from irc.kernels.attention.split_bf16_text import BLOCK, CALL, ENTRY, PACK, WORK
 from irc.kernels.attention.vector import AttentionKernel
 from irc.kernels.core.base import Array, Kernel, Sizes, call
-from irc.kernels.core.costs import ATTENDED_HEAD, ATTENDING, PACKED_KEY, SCORE, SPLIT_PRODUCTS, unit_of
+from irc.kernels.core.costs import (
+    ATTENDED_HEAD,
+    ATTENDED_PRODUCTS,
+    ATTENDING,
+    PACKED_KEY,
+    SCORE,
+    SPLIT_PRODUCTS,
+    unit_of,
+)
 from irc.kernels.core.isa import HEAD, Isa, vector_type
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -69,7 +77,7 @@ class SplitAttentionKernel(Kernel[AttentionProblem]):
     def cycles(self, problem: AttentionProblem) -> float:
         n, wide, t = -(-likely(problem.n) // CHUNK) * CHUNK, self._wide, self.terms
         rows = -(-likely(problem.rows) // TILE_ROWS) * TILE_ROWS
-        products = 2 * rows * n * wide * self.executed / SPLIT_PRODUCTS[self.unit, t]
+        products = 2 * rows * n * wide * self.executed / (SPLIT_PRODUCTS[self.unit, t] * ATTENDED_PRODUCTS[t])
         each = products + rows * n * SCORE[t] + 2 * n * wide * PACKED_KEY[t] + rows * wide * ATTENDING[t]
         return problem.count * (each + ATTENDED_HEAD) * (SHARED if t == 3 else 1)
 

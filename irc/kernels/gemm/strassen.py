@@ -48,6 +48,8 @@ from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 
 ALIKE = 8.0
 """Times that the norms of rows, and of columns, differ at most that share products."""
+FEWEST_ROWS = 32
+"""Rows of an unknown number, at least: of a single one it takes twice as long as other kernels."""
 PRODUCTS, OPERANDS, AREAS = 7, 9, 5
 """Products; packed operands of A, its quarters among them; and tiles of sums: quarters of C, and a product."""
 ROOM = 1 << 20
@@ -295,6 +297,8 @@ class StrassenGemmKernel(GemmKernel):
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         if problem.dtype != f32 or not problem.matrices or isa.tiles:  # cores with AMX do packed products at 0.97
+            return
+        if not problem.m.is_const and problem.m.bounds()[0] < FEWEST_ROWS:
             return
         for shape in costs_of(isa).tiles:
             tile = Tile(isa, f32, *shape)
