@@ -141,22 +141,23 @@ def measured(index: int, given: argparse.Namespace, names: Sequence[str] = ENGIN
         row.difference = bench.differences({"ort": runs["ort"], "irc": runs["irc"]})["irc"]
     if given.target in FREE:
         runs.pop("ort", None)
-        row.free = unheld(data, given.threads) if "openvino" in runs else ""
+        row.free = unheld(data, layer.feeds, given.threads) if "openvino" in runs else ""
     seconds = given.time / given.rounds
     times = bench.measure({name: engine.run for name, engine in runs.items()}, given.rounds, seconds)
     row.ms = {name: 1e3 * statistics.median(some) for name, some in times.items()}
     return row
 
 
-def unheld(model: bytes, threads: int) -> str:
+def unheld(model: bytes, feeds: dict[str, Any], threads: int) -> str:
     """Name OpenVINO's kernel for this model that ONEDNN_MAX_CPU_ISA does not hold; empty if there is none.
 
     Its products of f32 with constants are MLAS', which takes what the processor has: AVX-512, on a machine with that.
-    So do its reductions and TopK, which is ArgMax too.
+    So do its reductions and TopK, which is ArgMax too.  Kernels of symbolic sizes are chosen in the first run.
     """
     if "avx512f" not in cpu_features():
         return ""
     compiled = engines.openvino_model(engines.imported("openvino"), model, threads)
+    compiled.create_infer_request().infer(feeds)
     kinds = [str(layer.get_rt_info()["primitiveType"].value) for layer in compiled.get_runtime_model().get_ops()]
     return next((kind for kind in kinds if any(word in kind for word in ("mlas", "avx512", "amx"))), "")
 
