@@ -62,6 +62,8 @@ EXACT = 1 << 22
 """Planes of so many elements have indices that f32 has, also far beside them."""
 SMALL = 1 << 29
 """Planes of so many elements have indices of 32 bits, also a little beside them."""
+FEWEST_CHANNELS, MOST_COPIED = 8, 6
+"""Channels of a place that are read at once, and elements of x that are copied for each such place."""
 
 
 # ------------------------------------------------------------------------------ where an element stands
@@ -434,7 +436,28 @@ class GridSample(Op):
             chosen = [weights[k] for (_, weights), k in zip(along, corner, strict=True) if weights]
             given += [reduce(b.Mul, chosen)] if chosen else []
         planes = b.Reshape(x, b.dims([*x.shape[:2], product(x.shape[2:])]), special_zero=False)
+        if self._reads_rows(x, given[0], kind):
+            return self._rows(b, planes, given)
         return b.WeightedTaps(planes, *given)
+
+    def _reads_rows(self, x: Value, at: Value, kind: DType) -> bool:
+        """Tell whether all channels of a place should be read at once, which takes them side by side.
+
+        Reading an element from anywhere takes several times as long as one of a vector, and copying one as long as two.
+        """
+        channels, elements, points = x.shape[1], product(x.shape[2:]), product(at.shape[1:])
+        many = channels.is_const and int(channels) >= FEWEST_CHANNELS
+        return self.mode != "nearest" and x.dtype == kind and many and not (points * MOST_COPIED).at_most(elements)
+
+    def _rows(self, b: Builder, planes: Value, given: Sequence[Value]) -> Value:
+        """WeightedTaps by way of WeightedRows."""
+        images, channels, elements = planes.shape
+        points = product(given[0].shape[1:])
+        rows = b.dims([images, elements, 1, channels])
+        rows = b.Reshape(b.Transpose(planes, [0, 2, 1]), rows, special_zero=False)
+        seen = b.WeightedRows(rows, *(b.Reshape(v, b.dims([images, 1, 1, points]), special_zero=False) for v in given))
+        seen = b.Transpose(b.Reshape(seen, b.dims([images, points, channels]), special_zero=False), [0, 2, 1])
+        return b.Reshape(seen, b.dims([images, channels, *given[0].shape[1:]]), special_zero=False)
 
     def _flat(self, b: Builder, x: Value, at: Sequence[Value], outside: str) -> Value:
         """The index of an element in its plane; -1 where it is a zero outside."""

@@ -1,6 +1,6 @@
 """Selection for Transpose: where no kernel can read through it, it is a copy by squares of registers.
 
-So is one from a kernel's result to a part of a concatenation, and one of what a Resize looks up.
+So is one from a kernel's result to a part of a concatenation, and one of what a Resize or a GridSample looks up.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import DestinationPart
 from irc.layout.transposed_conv import Interleave
 from irc.ops.gather import Gather
+from irc.ops.grid_sample import WeightedRows
 from irc.ops.layout import Reshape
 from irc.ops.slice import Slice
 from irc.passes.simplify import order_of
@@ -37,7 +38,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     assert x is not None
     order = order_of(node)
     result = _part(selector, y)
-    looked_up = _looked_up(x)
+    looked_up = _looked_up(x) or _is_sampled(x)
     read = all(type(reader.op) is KernelOp for reader in y.uses)
     problem, rows = None if order is None else TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
@@ -126,6 +127,15 @@ def _looked_up(value: Value) -> bool:
             waiting += more
             seen |= more
     return False
+
+
+def _is_sampled(value: Value) -> bool:
+    """Tell whether a value is samples of all channels of a place, under any shape: they are stored side by side."""
+    while value.producer is not None and isinstance(value.producer.op, Reshape):
+        before = value.producer.inputs[0]
+        assert before is not None
+        value = before
+    return value.producer is not None and isinstance(value.producer.op, WeightedRows)
 
 
 def _part(selector: Selector, y: Value) -> Value | None:
