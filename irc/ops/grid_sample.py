@@ -62,7 +62,7 @@ EXACT = 1 << 22
 """Planes of so many elements have indices that f32 has, also far beside them."""
 SMALL = 1 << 29
 """Planes of so many elements have indices of 32 bits, also a little beside them."""
-FEWEST_CHANNELS, MOST_COPIED = 8, 6
+FEWEST_CHANNELS, MOST_COPIED = 8, 4
 """Channels of a place that are read at once, and elements of x that are copied for each such place."""
 
 

@@ -38,7 +38,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     assert x is not None
     order = order_of(node)
     result = _part(selector, y)
-    looked_up = _looked_up(x) or _is_sampled(x)
+    looked_up = _looked_up(x) or _holds_samples(x) or _is_sampled(y)
     read = all(type(reader.op) is KernelOp for reader in y.uses)
     problem, rows = None if order is None else TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
@@ -129,13 +129,21 @@ def _looked_up(value: Value) -> bool:
     return False
 
 
-def _is_sampled(value: Value) -> bool:
+def _holds_samples(value: Value) -> bool:
     """Tell whether a value is samples of all channels of a place, under any shape: they are stored side by side."""
     while value.producer is not None and isinstance(value.producer.op, Reshape):
         before = value.producer.inputs[0]
         assert before is not None
         value = before
     return value.producer is not None and isinstance(value.producer.op, WeightedRows)
+
+
+def _is_sampled(value: Value) -> bool:
+    """Tell whether all channels of a place are read from a value, under any shape, which is stored for that."""
+    return any(
+        isinstance(user.op, WeightedRows) or (isinstance(user.op, Reshape) and _is_sampled(user.outputs[0]))
+        for user in value.uses
+    )
 
 
 def _part(selector: Selector, y: Value) -> Value | None:
