@@ -38,4 +38,11 @@ CASES = [
     *(sample(m, x=Spec(t, (1, 2, 4, 5))) for t in ("f16", "bf16", "f64") for m in ("nearest", "linear")),
     *(sample("nearest", "border", x=Spec(t, (1, 2, 4, 5))) for t in ("i32", "u8", "bool", "i64")),
     sample("linear", grid=Spec("f16", (2, 3, 3, 2), -1.2, 1.2)),
+    *(
+        sample(m, p, x=Spec("f32", (2, 9, 5, 7)))
+        for m, p in (("linear", "zeros"), ("linear", "border"), ("cubic", "zeros"))
+    ),
+    sample("linear", x=Spec("f32", (1, 8, 2, 3, 4))),
+    sample("linear", x=Spec("f64", (2, 11, 4, 5))),
+    sample("linear", x=Spec("f32", (1, 9, 10, 12))),  # of more elements than are copied
 ]
