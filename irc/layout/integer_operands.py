@@ -12,7 +12,7 @@ from irc.kernels.integer.problem import BYTES
 from irc.opdef.base import Array
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
-from irc.ops.layout import Reshape
+from irc.ops.layout import before_reshapes
 from irc.ops.quantize import DequantizeLinear
 
 
@@ -26,8 +26,7 @@ class Bytes:
 
 def bytes_of(v: Value) -> Bytes | None:
     """Find the bytes that an operand of i32 is, if it is some, perhaps under another shape."""
-    while v.producer is not None and isinstance(v.producer.op, Reshape):
-        v = next(v.producer.operands)
+    v = before_reshapes(v)
     node, whole, zero = v.producer, v.shape, None
     if node is not None and isinstance(node.op, Sub):
         v, zero = node.operands

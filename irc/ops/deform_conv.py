@@ -23,7 +23,7 @@ from irc.opdef.precision import narrowed, wide, widened
 from irc.opdef.signature import Sig
 from irc.opdef.window import window_count, window_padding
 from irc.ops.conv import OV_CONV, Conv, add_bias, window_fields
-from irc.ops.grid_sample import index_type
+from irc.ops.grid_sample import index_type, side_by_side
 
 OV_DEFORMABLE = {**OV_CONV, "group": Int(1, lo=1), "deformable_group": Int(1, lo=1, to="offset_group")}
 
@@ -226,8 +226,7 @@ class DeformConv(Op):
         taps, points, groups = height * width, shape[2] * shape[3], Dim.of(self.offset_group)
         indices, weights = self._taps(b, x, w, offset, mask, shape[2:])
         planes = b.Reshape(widened(b, x), b.dims([images, channels, product(x.shape[2:])]), special_zero=False)
-        rows = b.dims([images, product(x.shape[2:]), groups, channels // groups])
-        rows = b.Reshape(b.Transpose(planes, [0, 2, 1]), rows, special_zero=False)
+        rows = side_by_side(b, planes, groups)
         if not all(d.is_const and int(d) for d in x.shape[2:]):  # an element to read where there may be none
             rows = b.Pad(rows, b.const([0] * 5 + [1] + [0] * 2))
         given = [b.Reshape(v, b.dims([images, groups, taps, points]), special_zero=False) for v in (*indices, *weights)]

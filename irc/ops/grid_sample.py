@@ -17,7 +17,7 @@ import numpy as np
 from irc.diagnostics import require
 from irc.diagnostics.codes import operation, shape as codes
 from irc.expr import Bin, Bits, Const, Expr, Tensor, index, select
-from irc.ir.dim import Dim, product
+from irc.ir.dim import Dim, DimLike, product
 from irc.ir.graph import Value
 from irc.ir.relation import at_most, same
 from irc.ir.types import (
@@ -46,6 +46,7 @@ from irc.opdef.forms import PREV, Form, write_only
 from irc.opdef.precision import rounded
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import ONNX_ALL, OV_ANY
+from irc.ops.layout import channels_last, channels_second, reshaped
 from irc.ops.shape import zero
 
 GRID = FLOATS_BF16 | {f8e4m3fn, f8e5m2}
@@ -63,7 +64,8 @@ EXACT = 1 << 22
 SMALL = 1 << 29
 """Planes of so many elements have indices of 32 bits, also a little beside them."""
 FEWEST_CHANNELS, MOST_COPIED = 8, 4
-"""Channels of a place that are read at once, and elements of x that are copied for each such place."""
+"""Channels, at least, and elements of a plane for each place, fewer than which there are, where all channels of a place
+are read at once."""
 
 
 # ------------------------------------------------------------------------------ where an element stands
@@ -232,6 +234,12 @@ class Written:
     __rmul__ = __mul__
 
 
+def side_by_side(b: Builder, planes: Value, groups: DimLike) -> Value:
+    """Turn planes (n, c, elements) into what WeightedRows reads: (n, elements, groups, c / groups)."""
+    images, channels, elements = planes.shape
+    return reshaped(b, channels_last(b, planes), [images, elements, Dim.of(groups), channels // groups])
+
+
 # --------------------------------------------------------------------------------------- the operations
 def write_taps(b: Builder, op: Op, x: Value, *given: Value) -> Value:
     """WeightedTaps in both formats: elements are gathered from the planes and added up."""
@@ -269,8 +277,8 @@ def write_rows(b: Builder, op: Op, x: Value, *given: Value) -> Value:
 @op
 class WeightedTaps(Op):
     """The sum of elements x[n, c, i] · w over pairs of operands i (n, …; below 0: an element that is 0) and w (n, …),
-    or the element itself for a single i: what GridSample becomes when it is compiled, indices and weights computed
-    once for all channels."""
+    or the element itself for a single i: what GridSample of few channels becomes when it is compiled, indices and
+    weights computed once for all of them."""
 
     sig = Sig("x: T, *indices_weights: any -> y: T", T=ANY)
 
@@ -451,13 +459,12 @@ class GridSample(Op):
 
     def _rows(self, b: Builder, planes: Value, given: Sequence[Value]) -> Value:
         """WeightedTaps by way of WeightedRows."""
-        images, channels, elements = planes.shape
-        points = product(given[0].shape[1:])
-        rows = b.dims([images, elements, 1, channels])
-        rows = b.Reshape(b.Transpose(planes, [0, 2, 1]), rows, special_zero=False)
-        seen = b.WeightedRows(rows, *(b.Reshape(v, b.dims([images, 1, 1, points]), special_zero=False) for v in given))
-        seen = b.Transpose(b.Reshape(seen, b.dims([images, points, channels]), special_zero=False), [0, 2, 1])
-        return b.Reshape(seen, b.dims([images, channels, *given[0].shape[1:]]), special_zero=False)
+        (images, channels), places = planes.shape[:2], given[0].shape[1:]
+        points = product(places)
+        given = [reshaped(b, v, [images, 1, 1, points]) for v in given]
+        seen = b.WeightedRows(side_by_side(b, planes, 1), *given)
+        found = channels_second(b, reshaped(b, seen, [images, points, channels]))
+        return reshaped(b, found, [images, channels, *places])
 
     def _flat(self, b: Builder, x: Value, at: Sequence[Value], outside: str) -> Value:
         """The index of an element in its plane; -1 where it is a zero outside."""

@@ -164,6 +164,13 @@ def reshaped(b: Builder, x: Value, sizes: Sequence[Dim | int]) -> Value:
     return b.Reshape(x, b.dims(dims), special_zero=zeros_are_copies(x, dims))
 
 
+def before_reshapes(value: Value) -> Value:
+    """Find the value that this one is under another shape: itself, if no Reshape makes it."""
+    while value.producer is not None and isinstance(value.producer.op, Reshape):
+        value = next(value.producer.operands)
+    return value
+
+
 def channels_second(b: Builder, x: Value) -> Value:
     """Transpose batch, sizes, channels to batch, channels, sizes."""
     last = len(x.shape) - 1

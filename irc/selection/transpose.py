@@ -16,9 +16,10 @@ from irc.kernels.movement.problem import TransposeProblem
 from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.destination import DestinationPart
 from irc.layout.transposed_conv import Interleave
+from irc.opdef.base import Op
 from irc.ops.gather import Gather
 from irc.ops.grid_sample import WeightedRows
-from irc.ops.layout import Reshape
+from irc.ops.layout import Reshape, before_reshapes
 from irc.ops.slice import Slice
 from irc.passes.simplify import order_of
 from irc.selection.selector import KernelOp, Selection, Selector, worthwhile
@@ -38,12 +39,12 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     assert x is not None
     order = order_of(node)
     result = _part(selector, y)
-    looked_up = _looked_up(x) or _holds_samples(x) or _is_sampled(y)
+    looked_up = _looked_up(x) or _holds_samples(x) or _is_read_by(y, WeightedRows)
     read = all(type(reader.op) is KernelOp for reader in y.uses)
     problem, rows = None if order is None else TransposeProblem.reordering(y.dtype, x.shape, order), row_major(x.shape)
     if problem is None or problem.rows[2] != 1:
         return None
-    much = likely(product(x.shape)) >= MUCH and likely_extent(problem.rows[0]) >= LONG and not _is_gathered(y)
+    much = likely(product(x.shape)) >= MUCH and likely_extent(problem.rows[0]) >= LONG and not _is_read_by(y, Gather)
     if result is None and not read and not looked_up and not much:
         return None
     kernel = select(problem, selector.isa)
@@ -99,10 +100,13 @@ def _interleaves(node: Node) -> bool:
     return isinstance(op, Interleave)
 
 
-def _is_gathered(value: Value) -> bool:
-    """Tell whether some elements of a value are read by their places, and perhaps not all."""
+def _is_read_by(value: Value, kind: type[Op]) -> bool:
+    """Tell whether an operation of this kind reads a value, under any shape.
+
+    A Gather may not read all elements; for WeightedRows they are stored.
+    """
     return any(
-        isinstance(user.op, Gather) or (isinstance(user.op, Reshape) and _is_gathered(user.outputs[0]))
+        isinstance(user.op, kind) or (isinstance(user.op, Reshape) and _is_read_by(user.outputs[0], kind))
         for user in value.uses
     )
 
@@ -131,19 +135,8 @@ def _looked_up(value: Value) -> bool:
 
 def _holds_samples(value: Value) -> bool:
     """Tell whether a value is samples of all channels of a place, under any shape: they are stored side by side."""
-    while value.producer is not None and isinstance(value.producer.op, Reshape):
-        before = value.producer.inputs[0]
-        assert before is not None
-        value = before
-    return value.producer is not None and isinstance(value.producer.op, WeightedRows)
-
-
-def _is_sampled(value: Value) -> bool:
-    """Tell whether all channels of a place are read from a value, under any shape, which is stored for that."""
-    return any(
-        isinstance(user.op, WeightedRows) or (isinstance(user.op, Reshape) and _is_sampled(user.outputs[0]))
-        for user in value.uses
-    )
+    node = before_reshapes(value).producer
+    return node is not None and isinstance(node.op, WeightedRows)
 
 
 def _part(selector: Selector, y: Value) -> Value | None:

@@ -154,12 +154,13 @@ of its outputs costs besides."""
 SCORE: Mapping[int, float] = {0: 0.6, 3: 1.0, 2: 0.8, 1: 0.65}
 PACKED_KEY: Mapping[int, float] = {3: 0.9, 2: 0.65, 1: 0.4}
 ATTENDING: Mapping[int, float] = {0: 1.0, 3: 2.6, 2: 2.1, 1: 1.6}
-ATTENDED_PRODUCTS: Mapping[int, float] = {3: 1.2, 2: 1.0, 1: 1.0}
 ATTENDED_HEAD = 1000.0
 """Cycles of attention besides its products, by the bf16 terms of a value, 0 where it stays f32: of a score, until it is
-an exponential; to pack an element of K or V; of an element of Q and of O; and of a head of keys.  Before the last, how
-many times as many products it does a cycle as `SPLIT_PRODUCTS` says.  With three terms and in f32 as measured on
-Sapphire Rapids: what stands between products costs them as if it stood before them."""
+an exponential; to pack an element of K or V; of an element of Q and of O; and of a head of keys.  With three terms and
+in f32 as measured on Sapphire Rapids: what stands between products costs them as if it stood before them."""
+ATTENDED_PRODUCTS: Mapping[int, float] = {3: 1.2, 2: 1.0, 1: 1.0}
+"""How many times as many products attention is charged for a cycle as `SPLIT_PRODUCTS` says: a sixth that it loses
+beside a busy hyperthread is less than what it wins on a core of one's own, a third."""
 FIRST_CACHE_HOLDS = 32 << 10
 """Bytes, on the processors with the smallest ones."""
 SECOND_CACHE = 48.0
