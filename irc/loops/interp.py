@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ class Interpreter:
     def __init__(self, program: Program, inputs: Sequence[Array]) -> None:
         self.program = program
         self.sizes: dict[str, int] = {}
+        self.shapes: dict[Buffer, tuple[int, ...]] = {}  # with the sizes that are known so far, as the next
+        self.evaluators: dict[int, Callable[[], Any]] = {}  # of expressions of the program, by their identity
         self.memory: dict[Buffer, Array] = {}
         self.vars: dict[str, Any] = {}
         for buffer, array in zip(program.inputs, inputs, strict=True):
@@ -100,6 +103,8 @@ class Interpreter:
         """Learn the sizes in buffers that were written; without them, those that inputs and constants say."""
         written = {b.root for b in buffers or ()}
         before = set(self.sizes)
+        self.shapes.clear()
+        self.evaluators.clear()
         for s in self.program.sizes:
             if s.buffer.root in written or (buffers is None and s.buffer.root.where in ("input", "constant")):
                 self.sizes[s.symbol.name] = int(self.array(s.buffer).reshape(-1)[0])
@@ -113,11 +118,14 @@ class Interpreter:
                 raise ValueError(constraint.message)
 
     def function(self, f: Function) -> None:
-        self.vars = {}
+        self.vars.clear()
         self.block(f.body)
 
     def shape(self, buffer: Buffer) -> tuple[int, ...]:
-        return tuple(d.evaluate(self.sizes) for d in buffer.shape)
+        shape = self.shapes.get(buffer)
+        if shape is None:
+            shape = self.shapes[buffer] = tuple(d.evaluate(self.sizes) for d in buffer.shape)
+        return shape
 
     def array(self, buffer: Buffer) -> Array:
         """Return the memory of a buffer, in the buffer's shape."""
@@ -150,7 +158,7 @@ class Interpreter:
                     self.vars[s.var.name] = i
                     self.block(s.body)
             case Store():
-                index = self.index(s.buffer, s.index)
+                index = self.index(s.buffer, tuple(self.value(i) for i in s.index))
                 self.array(s.buffer)[index] = self.value(s.value)
             case Let() | Assign():
                 self.vars[s.var.name] = self.value(s.value)
@@ -169,36 +177,55 @@ class Interpreter:
         sizes = dict(zip(s.kernel.sizes, (int(self.value(e)) for e in s.sizes), strict=True))
         reference.run(s.kernel, memory[: len(s.reads)], memory[len(s.reads) :], sizes)
 
-    def index(self, buffer: Buffer, at: tuple[Expr, ...]) -> tuple[int, ...]:
-        found = tuple(int(self.value(i)) for i in at)
-        shape = self.shape(buffer)
+    def index(self, buffer: Buffer, at: tuple[Any, ...]) -> tuple[int, ...]:
+        """Check the place of an element."""
+        found, shape = tuple(map(int, at)), self.shape(buffer)
         if len(found) != len(shape) or not all(0 <= i < n for i, n in zip(found, shape, strict=True)):
             raise IndexError(f"{found} of {buffer.name} {shape}")
         return found
 
     # ---------------------------------------------------------------- expressions
     def value(self, e: Expr) -> Any:
+        return self.evaluator(e)()
+
+    def evaluator(self, e: Expr) -> Callable[[], Any]:
+        """Make the function that evaluates an expression, once for all iterations of the loops around it."""
+        found = self.evaluators.get(id(e))
+        if found is None:
+            found = self.evaluators[id(e)] = self._evaluator(e)
+        return found
+
+    def _evaluator(self, e: Expr) -> Callable[[], Any]:
         match e:
             case Const():
-                return _typed(e.value, e.type)
+                constant = _typed(e.value, e.type)
+                return lambda: constant
             case Var():
-                return self.vars[e.name]
+                values, name = self.vars, e.name
+                return lambda: values[name]
             case Size():
-                return e.dim.evaluate(self.sizes)
+                return cache(lambda: e.dim.evaluate(self.sizes))
             case Load():
-                return _typed(self.array(e.buffer)[self.index(e.buffer, e.index)], e.dtype)
+                at, typed = [self.evaluator(i) for i in e.index], e.dtype
+                return lambda: _typed(self.array(e.buffer)[self.index(e.buffer, tuple([i() for i in at]))], typed)
             case Select():
-                return self.value(e.a if self.value(e.cond) else e.b)
+                cond, a, b = self.evaluator(e.cond), self.evaluator(e.a), self.evaluator(e.b)
+                return lambda: a() if cond() else b()
             case Cast():
-                return _cast(self.value(e.a), e.a.dtype, e.type)
+                a, source = self.evaluator(e.a), e.a.dtype
+                return lambda: _cast(a(), source, e.type)
             case Bits():
-                return np.asarray(self.value(e.a)).astype(e.a.dtype.numpy).view(e.type.numpy)[()]
+                a, source = self.evaluator(e.a), e.a.dtype
+                return lambda: np.asarray(a()).astype(source.numpy).view(e.type.numpy)[()]
             case Un():
-                return _unary(e.op, self.value(e.a), e.dtype)
+                a, result = self.evaluator(e.a), e.dtype
+                return lambda: _unary(e.op, a(), result)
             case Bin():
-                return _binary(e, self.value(e.a), self.value(e.b))
+                a, b, apply = self.evaluator(e.a), self.evaluator(e.b), _binary(e)
+                return lambda: apply(a(), b())
             case Call():
-                return _call(e, [self.value(a) for a in e.args])
+                args = [self.evaluator(a) for a in e.args]
+                return lambda: _call(e, [a() for a in args])
             case _:
                 raise TypeError(f"{type(e).__name__} is no expression of Loop IR")
 
@@ -217,8 +244,12 @@ def _typed(value: Any, dtype: DType) -> Any:
 
 
 def _wrap(value: int, dtype: DType) -> int:
-    value &= (1 << dtype.bits) - 1
-    return value - (1 << dtype.bits) if dtype.kind == "i" and value >> (dtype.bits - 1) else value
+    signed = dtype.kind == "i"
+    half = 1 << dtype.bits - 1
+    if -half <= value < half and (signed or value >= 0):
+        return value
+    value &= 2 * half - 1
+    return value - 2 * half if signed and value >= half else value
 
 
 def _cast(value: Any, source: DType, target: DType) -> Any:
@@ -299,16 +330,22 @@ def _wide(value: Any, dtype: DType) -> Any:
     return np.asarray(value).astype(dtype.compute.numpy)[()]
 
 
-def _binary(e: Bin, a: Any, b: Any) -> Any:
+def _binary(e: Bin) -> Callable[[Any, Any], Any]:
+    """Make the function of an operator's operands."""
     kind = e.a.dtype
     assert kind == e.b.dtype, f"{e.op} of {kind} and {e.b.dtype}"
     if e.op in _COMPARE:
-        return bool(_COMPARE[e.op](a, b))
+        compare = _COMPARE[e.op]
+        return lambda a, b: bool(compare(a, b))
     if kind.kind == "b":
-        return _BOOLEAN[e.op](a, b)
+        return _BOOLEAN[e.op]
     if kind.is_integer:
-        return _wrap(_INTEGER[e.op](a, b), kind)
-    return np.asarray(_FLOAT[e.op](_wide(a, kind), _wide(b, kind))).astype(kind.numpy)[()]
+        whole = _INTEGER[e.op]
+        return lambda a, b: _wrap(whole(a, b), kind)
+    real = _FLOAT[e.op]
+    if kind.compute == kind:
+        return lambda a, b: kind.numpy.type(real(a, b))
+    return lambda a, b: np.asarray(real(_wide(a, kind), _wide(b, kind))).astype(kind.numpy)[()]
 
 
 def _unary(op: str, a: Any, dtype: DType) -> Any:

@@ -1,7 +1,5 @@
 """Work of a program's functions in a run: floating-point operations, and bytes of the tensors they touch.
 
-Both follow from the Loop IR, as sizes over the program's symbols; None if they are known only at run time.
-
 Both follow from the Loop IR, as sizes over the program's symbols; None where only running tells.
 """
 
@@ -93,6 +91,15 @@ def evaluations(stmts: list[Stmt]) -> Dim | None:
         return _evaluations(stmts)
     except _Unknown:
         return None
+
+
+def written_again(loop: For, behind: list[Stmt]) -> int:
+    """Count the operations that serial loops behind another evaluate to write what it has written; 0 if unknown."""
+    written = {s.buffer.root for s in walk([loop]) if isinstance(s, Store)}
+    again = [s for s in behind if isinstance(s, For) and s.kind == "serial"]
+    again = [s for s in again if any(isinstance(x, Store) and x.buffer.root in written for x in walk([s]))]
+    work = evaluations(list(again))
+    return int(work) if work is not None and work.is_const else 0
 
 
 def _evaluations(stmts: list[Stmt]) -> Dim:

@@ -12,6 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import irc
+from irc import driver
 from irc.expr import Load, Size, index
 from irc.ir.dim import Dim
 from irc.ir.types import f32
@@ -188,3 +189,18 @@ def test_recurrent_loops_of_any_direction_and_batch(tmp_path: Path, direction: s
             h = np.tanh(x[t] @ weights["w"][d].T.astype(np.float64) + h @ weights["r"][d].T.astype(np.float64))
             wanted[t, d] = h
     np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+@pytest.mark.parametrize(
+    ("data", "updates", "divided"), [(300_000, 200, True), (12_000, 2, True), (12_000, 200, False)]
+)
+def test_a_copy_that_many_updates_overwrite_stays_with_one_thread(data: int, updates: int, divided: bool) -> None:
+    """They would fetch it from the caches of the others."""
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 18]>
+        m (float[{data // 10},10] x, int64[{updates},1] at, float[{updates},10] rows) => (float[{data // 10},10] y) {{
+            y = ScatterND (x, at, rows)
+        }}""")
+    draft = driver.sources(irc.load(model), driver.CompileOptions(threads=2, cache=False))
+    code = draft.files["model.c"]
+    assert ("irc_parallel(pool" in code) == divided

@@ -26,7 +26,7 @@ from irc.ir.types import i64
 from irc.kernels.core.text import Part
 from irc.loops.ir import Alloc, Assign, Buffer, For, Function, If, KernelCall, Let, Own, Stmt, Store, names_in, walk
 from irc.loops.parallel_nests import ParallelNest, apart, elementwise, nest_of
-from irc.loops.work import evaluations
+from irc.loops.work import evaluations, written_again
 
 PARALLEL_WORK = 32768
 """Element operations below which a loop is not worth waking threads for."""
@@ -238,7 +238,7 @@ class Frame:
     def statement(self, s: Stmt, rest: list[Stmt]) -> None:
         match s:
             case For():
-                self.loop(s)
+                self.loop(s, rest)
             case Store():
                 place = f"{self.pointer(s.buffer)}[{self.print.position(s.buffer.shape, s.index)}]"
                 self.assignment(place, s.value, self.print.stored(s.value, s.buffer.dtype))
@@ -316,20 +316,23 @@ class Frame:
             self.line(f"    {line.strip()}")
 
     # ---------------------------------------------------------------- loops
-    def loop(self, s: For) -> None:
+    def loop(self, s: For, rest: list[Stmt]) -> None:
         alone = s.kind == "parallel" or (s.kind == "simd" and self.depth == 1 and all(map(elementwise, s.body)))
         if alone and self.unit.threads and self.parent is None:
             for part in apart(s):
-                self.alone(part)
+                self.alone(part, rest)
         else:
             self.serial(s)
 
-    def alone(self, s: For) -> None:
-        """Print an outermost loop whose iterations are independent: divided among threads if it is worth it."""
+    def alone(self, s: For, rest: list[Stmt]) -> None:
+        """Print an outermost loop whose iterations are independent: divided among threads if it is worth it.
+
+        Serial loops of the `rest` that write what it has written fetch it from the other threads' caches.
+        """
         work, nest = evaluations([s]), nest_of(s)
         if all(constant_of(x.extent) in (0, 1) for x in nest.loops):
             self.serial(s)
-        elif work is None or not work.is_const or int(work) >= PARALLEL_WORK:
+        elif work is None or not work.is_const or int(work) >= PARALLEL_WORK + written_again(s, rest):
             self.parallel(nest, work)
         else:
             self.serial(s)

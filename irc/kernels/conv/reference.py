@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
 
 import numpy as np
 
@@ -121,10 +120,20 @@ def _sums(
     outputs, inside, *window = w.shape
     total = np.zeros((x.shape[0], outputs, *results), w.dtype)
     per = outputs // groups
-    for to, tap in product(np.ndindex(results), np.ndindex(*window)):
-        at = tuple(o * s + t * d - p for o, s, t, d, p in zip(to, strides, tap, dilations, before, strict=True))
-        if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
-            for g in range(groups):
-                part = x[:, g * inside : (g + 1) * inside, *at]
-                total[:, g * per : (g + 1) * per, *to] += part @ w[g * per : (g + 1) * per, :, *tap].T
+    for tap in np.ndindex(*window):
+        starts = [t * d - p for t, d, p in zip(tap, dilations, before, strict=True)]
+        # the results whose place of this tap is inside the input
+        low = [max(-(a // s), 0) for a, s in zip(starts, strides, strict=True)]
+        high = [min((n - 1 - a) // s + 1, o) for a, s, n, o in zip(starts, strides, x.shape[2:], results, strict=True)]
+        if any(h <= k for k, h in zip(low, high, strict=True)):
+            continue
+        to = tuple(slice(k, h) for k, h in zip(low, high, strict=True))
+        at = tuple(
+            slice(a + k * s, a + (h - 1) * s + 1, s) for a, s, k, h in zip(starts, strides, low, high, strict=True)
+        )
+        for g in range(groups):
+            part = x[:, g * inside : (g + 1) * inside, *at]
+            rows = part.reshape(*part.shape[:2], -1)
+            sums = w[g * per : (g + 1) * per, :, *tap] @ rows
+            total[:, g * per : (g + 1) * per, *to] += sums.reshape(len(x), per, *part.shape[2:])
     return total
