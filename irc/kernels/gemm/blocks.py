@@ -53,7 +53,8 @@ _TILE = (
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, const $T *from, int64_t from_row, $T *to,
                          int64_t to_row, int64_t next, const $T *ahead, int64_t hop);
 /* to[R][W vectors] = from + A[R][k] * B[k][$NR], from NULL: 0.  For each line of a row of A one is fetched `next`
- * elements on, unless that is 0, and `hop` lines from `ahead` on. */
+ * elements on, unless that is 0, and `hop` lines from `ahead` on: into the second cache, as rows that are a multiple of
+ * 4 KiB long would displace each other in the first. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
                         const $T *restrict b, const $T *from, int64_t from_row, $T *to, int64_t to_row, int64_t next,
                         const $T *ahead, int64_t hop) {
@@ -66,7 +67,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         for (; left >= 4; left -= 4) {
             if (left % $line < 4) { /* a line of the cache of each row */
                 if (next) {
-                    EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+                    EACH(i < R) __builtin_prefetch(a + next + i * a_row, 0, 2);
                 }
                 for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
             }
