@@ -341,6 +341,11 @@ def expressions(s: Stmt) -> tuple[Expr, ...]:
             return ()
 
 
+def written_in(stmts: list[Stmt]) -> set[Buffer]:
+    """Collect the memory that statements, and those in them, store elements in."""
+    return {s.buffer.root for s in walk(stmts) if isinstance(s, Store)}
+
+
 def names_in(stmts: list[Stmt]) -> set[str]:
     """Collect the variables that statements read."""
     return {x.name for s in walk(stmts) for e in expressions(s) for x in variables(e)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 
 from irc.expr import Load, constant_of
-from irc.loops.ir import Alloc, Buffer, For, Let, Stmt, Store, walk
+from irc.loops.ir import Alloc, Buffer, For, Let, Stmt, Store, walk, written_in
 from irc.traversal import walk as walk_expression
 
 MANY = 64
@@ -50,7 +50,7 @@ def apart(s: For) -> list[For]:
     loops = [x for x in rest if isinstance(x, For)]
     if s.kind != "parallel" or (constant_of(s.extent) or 1) >= MANY or len(rest) < 2 or len(loops) < len(rest):
         return [s]
-    written = {x.buffer.root for x in walk(rest) if isinstance(x, Store)}
+    written = written_in(rest)
     inside = {x.buffer for x in walk(rest) if isinstance(x, Alloc)}
     outer = any(b.where == "local" and b not in inside for b in written)  # one for each iteration of this loop
     if outer or _read(before) & written or not any(x.kind == "parallel" for x in loops):

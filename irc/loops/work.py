@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 
 from irc.expr import Bin, Call, Const, Expr, Load, Size, Un
 from irc.ir.dim import Dim
-from irc.loops.ir import Assign, Buffer, For, Function, If, KernelCall, Let, Stmt, Store, bodies, expressions, walk
+from irc.loops.ir import (
+    Assign,
+    Buffer,
+    For,
+    Function,
+    If,
+    KernelCall,
+    Let,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    walk,
+    written_in,
+)
 from irc.traversal import walk as walk_expression
 
 COUNTED = {"add", "sub", "mul", "div", "floordiv", "mod", "min", "max", "pow", "neg"}
@@ -95,10 +109,8 @@ def evaluations(stmts: list[Stmt]) -> Dim | None:
 
 def written_again(loop: For, behind: list[Stmt]) -> int:
     """Count the operations that serial loops behind another evaluate to write what it has written; 0 if unknown."""
-    written = {s.buffer.root for s in walk([loop]) if isinstance(s, Store)}
-    again = [s for s in behind if isinstance(s, For) and s.kind == "serial"]
-    again = [s for s in again if any(isinstance(x, Store) and x.buffer.root in written for x in walk([s]))]
-    work = evaluations(list(again))
+    serial = (s for s in behind if isinstance(s, For) and s.kind == "serial")
+    work = evaluations([s for s in serial if written_in([s]) & written_in([loop])])
     return int(work) if work is not None and work.is_const else 0
 
 

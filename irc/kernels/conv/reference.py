@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -122,18 +123,17 @@ def _sums(
     per = outputs // groups
     for tap in np.ndindex(*window):
         starts = [t * d - p for t, d, p in zip(tap, dilations, before, strict=True)]
-        # the results whose place of this tap is inside the input
-        low = [max(-(a // s), 0) for a, s in zip(starts, strides, strict=True)]
-        high = [min((n - 1 - a) // s + 1, o) for a, s, n, o in zip(starts, strides, x.shape[2:], results, strict=True)]
-        if any(h <= k for k, h in zip(low, high, strict=True)):
-            continue
-        to = tuple(slice(k, h) for k, h in zip(low, high, strict=True))
-        at = tuple(
-            slice(a + k * s, a + (h - 1) * s + 1, s) for a, s, k, h in zip(starts, strides, low, high, strict=True)
-        )
+        to, at = zip(*map(_inside, starts, strides, x.shape[2:], results), strict=True)
         for g in range(groups):
             part = x[:, g * inside : (g + 1) * inside, *at]
-            rows = part.reshape(*part.shape[:2], -1)
+            rows = part.reshape(*part.shape[:2], math.prod(part.shape[2:]))
             sums = w[g * per : (g + 1) * per, :, *tap] @ rows
             total[:, g * per : (g + 1) * per, *to] += sums.reshape(len(x), per, *part.shape[2:])
     return total
+
+
+def _inside(start: int, stride: int, size: int, results: int) -> tuple[slice, slice]:
+    """Slice the results of an axis whose place, `start` + `stride` for each, is inside the input, and those places."""
+    low = max(-(start // stride), 0)
+    high = max(min((size - 1 - start) // stride + 1, results), low)
+    return slice(low, high), slice(start + low * stride, start + high * stride, stride)
