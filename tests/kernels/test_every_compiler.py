@@ -1,6 +1,7 @@
 """`-m full`: the generated C of the samples, of every family of operations and of real architectures, in each compiler
-with warnings as errors, every kernel for every instruction set likewise, and the tests of generated C under
-AddressSanitizer and UndefinedBehaviorSanitizer, and in an emulator of another machine.
+with warnings as errors, every kernel for every instruction set likewise, the tests of kernels with the flags of
+artefacts, and the tests of generated C under AddressSanitizer and UndefinedBehaviorSanitizer, and in an emulator of
+another machine.
 
 All go through `$CC`, which may hold flags: `CC="clang -Wall -Wextra -Werror"`.
 """
@@ -151,6 +152,22 @@ def compile_strictly(kernels: Iterable[Kernel[Any]], isa: str, tmp_path: Path) -
         assert used and not large, f"{compiler}: {large}"
 
 
+@pytest.mark.parametrize("group", [g for g in PARTS if g.startswith("kernels ")])
+def test_as_shipped(group: str) -> None:
+    """The tests of kernels again, built with the flags that artefacts are built with."""
+    run_again(group, {"IRC_TEST_AS_SHIPPED": "1"})
+
+
+def run_again(group: str, environment: dict[str, str]) -> None:
+    """Run the tests of a part in a process with these variables."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", *SETTINGS, *PARTS[group]]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
+    assert " passed" in done.stdout
+
+
 # ---------------------------------------------------------------------------- code of another machine, emulated
 def x86_only(name: str) -> bool:
     """Whether a file's tests are about instructions of x86-64."""
@@ -164,11 +181,7 @@ def test_another_machine(target: str, group: str) -> None:
     programs = [foreign.COMPILERS[target][0], foreign.EMULATORS[target][0]]
     if missing := [p for p in programs if not shutil.which(p)]:
         pytest.skip(f"no {' and no '.join(missing)}")
-    environment = {**os.environ, "IRC_TEST_TARGET": target}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "2", *SETTINGS, *PARTS[group]]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
-    assert " passed" in done.stdout
+    run_again(group, {"IRC_TEST_TARGET": target})
 
 
 # ---------------------------------------------------------------------------- sanitisers

@@ -25,7 +25,12 @@ from irc.toolchain.processor import cpu_features
 from tests.support.instruction_sets import of_other_kernels
 
 helper = onnx.helper
-TARGETS = of_other_kernels("native", "x86-64-v3")
+EPILOGUES = [
+    pytest.param(last, kind, target, marks=() if i == j else pytest.mark.full)
+    for i, target in enumerate(of_other_kernels("native", "x86-64-v3"))
+    for j, (last, kind) in enumerate([("Relu", np.uint8), ("Clip", np.int8), ("Identity", np.uint8)])
+]
+"""Each target with an epilogue of its own, with `-m full` all of them with all."""
 LAYERS: dict[str, dict[str, Any]] = {
     "1 x 1": {"shape": (2, 40, 9, 8), "window": 1},
     "few": {"shape": (1, 21, 9, 7), "window": 1},
@@ -113,11 +118,7 @@ def test_one_kernel_computes_layer_and_sum(name: str, isa: Isa) -> None:
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 @pytest.mark.skipif(not {"avx2"} <= cpu_features(), reason="needs AVX2")
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(
-    ("last", "kind"),
-    [("Relu", np.uint8), ("Clip", np.int8), pytest.param("Identity", np.uint8, marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize(("last", "kind", "target"), EPILOGUES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_bytes_are_the_nearest(name: str, last: str, kind: type[Any], target: str) -> None:
     """Of three blocks, one after the other, whose results may stand where their operands did; differences grow."""

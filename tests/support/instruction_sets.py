@@ -29,9 +29,10 @@ TARGETS = {
     "avx512_bf16": "cooperlake",
 }
 """Instruction set of `irc.kernels.ISAS` -> a target that has it."""
-_IN_PARTS = ["-Wno-psabi", "-O1", "-fexpensive-optimizations"]
-"""For vectors that the processor has in parts.  How they are passed does not matter: no call leaves its file with one.
--O1 takes a third of the time of -O3, and makes no multiply-adds without the other flag."""
+_QUICKLY = ["-O1", "-fexpensive-optimizations"]
+"""Two thirds of the time of what kernels of artefacts are built with; -O1 makes no multiply-adds without the other."""
+_IN_PARTS = ["-Wno-psabi", *_QUICKLY]
+"""For vectors that the processor has in parts.  How they are passed does not matter: no call with one leaves a file."""
 
 OF_BYTES = frozenset(
     (
@@ -79,18 +80,22 @@ def native_flags(code: str, kernels: Collection[Any] = ()) -> list[str]:
     """Flags for these kernels, or for functions whose bounds are stated with multiply-adds, on the
     tested processor.
 
-    It has vectors in parts that are wider than its own; gcc takes minutes for the parts of some kernels, except at -O0.
-    Kernels of other sets alone are built at -O0, too: what they compute is tested, and gcc's work on them where
-    `$IRC_TEST_TARGET` has their set.
+    Kernels say what is computed in which vector: they are built for little work of gcc's, and as in artefacts where
+    `$IRC_TEST_AS_SHIPPED` is set, which `-m full` does.  Models in all other tests are built as artefacts are.
+
+    The processor has vectors in parts that are wider than its own; gcc takes minutes for the parts of some kernels,
+    except at -O0.  Kernels of other sets alone are built at -O0, too: what they compute is tested, and gcc's work on
+    them where `$IRC_TEST_TARGET` has their set.
     """
     here = isa_under_test()
     wider = any(f"vector_size({size})" in code for size in (32, 64) if size > here.vector)
     sets = {(k.tile if hasattr(k, "tile") else k).isa.name for k in kernels}
     plainly = ["-O0"] if sets and (wider or here.name not in sets) else []
+    quickly = [] if os.environ.get("IRC_TEST_AS_SHIPPED") else _QUICKLY
     return [
         "-march=native",
         *(["-mprefer-vector-width=512"] if here.vector == 64 else []),
-        *(_IN_PARTS if wider else []),
+        *(_IN_PARTS if wider else quickly),
         *plainly,
     ]
 
