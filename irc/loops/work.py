@@ -107,11 +107,11 @@ def evaluations(stmts: list[Stmt]) -> Dim | None:
         return None
 
 
-def written_again(loop: For, behind: list[Stmt]) -> int:
+def written_again(loop: For, behind: list[Stmt]) -> Dim:
     """Count the operations that serial loops behind another evaluate to write what it has written; 0 if unknown."""
     serial = (s for s in behind if isinstance(s, For) and s.kind == "serial")
     work = evaluations([s for s in serial if written_in([s]) & written_in([loop])])
-    return int(work) if work is not None and work.is_const else 0
+    return Dim.of(0) if work is None else work
 
 
 def _evaluations(stmts: list[Stmt]) -> Dim:

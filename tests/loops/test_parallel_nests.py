@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -204,3 +205,11 @@ def test_a_copy_that_many_updates_overwrite_stays_with_one_thread(data: int, upd
     draft = driver.sources(irc.load(model), driver.CompileOptions(threads=2, cache=False))
     code = draft.files["model.c"]
     assert ("irc_parallel(pool" in code) == divided
+
+
+def test_so_it_does_where_only_a_run_knows_how_many() -> None:
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+        m (float[n,10] x, int64[u,1] at, float[u,10] rows) => (float[n,10] y) { y = ScatterND (x, at, rows) }""")
+    code = driver.sources(irc.load(model), driver.CompileOptions(threads=2, cache=False)).files["model.c"]
+    (least,) = re.findall(r"irc_parallel\(pool, \w+, \w+ >= (\w+),", code)
+    assert re.search(rf"const int64_t {least} = .*\bu\b.* 32768", code)

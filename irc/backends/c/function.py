@@ -179,6 +179,10 @@ class Frame:
         self.hoisted.setdefault(name, f"int64_t {name} = {text}")
         return name
 
+    def amount(self, dim: Dim) -> str:
+        """Print a size: a constant itself, or its name."""
+        return str(int(dim)) if dim.is_const else self.size(dim)
+
     def limit(self, value: Const, kind: str) -> str:
         """Print a floating point constant: where there are vectors, by a name that hides it from the C compiler."""
         text = self.print.text(value)
@@ -329,11 +333,15 @@ class Frame:
 
         Serial loops of the `rest` that write what it has written fetch it from the other threads' caches.
         """
-        work, nest = evaluations([s]), nest_of(s)
+        work, least, nest = evaluations([s]), written_again(s, rest) + PARALLEL_WORK, nest_of(s)
         if all(constant_of(x.extent) in (0, 1) for x in nest.loops):
             self.serial(s)
-        elif work is None or not work.is_const or int(work) >= PARALLEL_WORK + written_again(s, rest):
-            self.parallel(nest, work)
+        elif work is None:
+            self.parallel(nest, "1")
+        elif not (work.is_const and least.is_const):
+            self.parallel(nest, f"{self.amount(work)} >= {self.amount(least)}")
+        elif int(work) >= int(least):
+            self.parallel(nest, "1")
         else:
             self.serial(s)
 
@@ -408,8 +416,11 @@ class Frame:
         self.line("}")
         self.scope = scope
 
-    def parallel(self, nest: ParallelNest, work: Dim | None) -> None:
-        """Print loops as a function over a range of their iterations, and the call that runs it."""
+    def parallel(self, nest: ParallelNest, worth: str) -> None:
+        """Print loops as a function over a range of their iterations, and the call that runs it.
+
+        worth: in C, whether the work is enough for several threads.
+        """
         s = nest.loops[0]
         self.parts[0] += 1
         part = self.name.then(f"_part{self.parts[0]}")
@@ -422,7 +433,6 @@ class Frame:
         text = " * ".join(self.print.text(x.extent, 12 if len(nest.loops) > 1 else 0) for x in nest.loops)
         child.emit_part(part, fields, [s])
         self.pool = True
-        worth = "1" if work is None or work.is_const else f"{self.size(work)} >= {PARALLEL_WORK}"
         args = self.names.own("args", numbered=True)
         values = ", ".join(name for _, name in fields)
         if fields:
