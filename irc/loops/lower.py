@@ -20,6 +20,7 @@ from irc.ir.string_marks import KEPT, STRING
 from irc.ir.types import DType, TensorType
 from irc.layout.destination import Destination
 from irc.loops.builder import COPIES, LoopBuilder, Place, place
+from irc.loops.checked_once import check_once
 from irc.loops.expand import expand
 from irc.loops.guarded_reads import read_in_any_case
 from irc.loops.hoist import hoist
@@ -341,6 +342,7 @@ class Lowering:
     def _finished(self, name: str, b: LoopBuilder, origin: tuple[str, ...], early: bool = True) -> Function:
         read_in_any_case(b)
         hoist(b, early)
+        check_once(b)
         reads, writes = touched(b.body)
         inner = set(b.scratch)
         return Function(
