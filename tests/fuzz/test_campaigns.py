@@ -30,7 +30,7 @@ def nothing_found(findings: Findings) -> None:
 @pytest.mark.parametrize("target", ["onnx", "xml", "bin"])
 def test_mutated_files(target: str) -> None:
     findings = Findings()
-    done = fuzz_files(target, SEED, findings, time.monotonic() + SECONDS, last=300, deep=False)
+    done = fuzz_files(target, SEED, findings, time.monotonic() + SECONDS, last=150, deep=False)
     assert done > 0
     nothing_found(findings)
 

@@ -19,7 +19,10 @@ INSIDE = [3, -1, 0, 6, -7, 3, 3]
 
 def gather(shape: str, axis: int, then: str = "y = Identity (g)", kind: str = "float") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 18]>
-        m ({kind}[{shape}] x, int64[k] at) => ({kind}[a,b,c] y) {{ g = Gather <axis: int = {axis}> (x, at)  {then} }}""")
+        m ({kind}[{shape}] x, int64[k] at) => ({kind}[a,b,c] y) {{
+            g = Gather <axis: int = {axis}> (x, at)
+            {then}
+        }}""")
 
 
 def code_of(model: onnx.ModelProto) -> str:

@@ -34,12 +34,24 @@ FAMILIES = {
     info.name: importlib.import_module(f"tests.ops.cases.{info.name}").CASES
     for info in pkgutil.iter_modules(cases.__path__)
 }
-ROWS = [
-    pytest.param(case, id=f"{family}-{i}-{case.op.name}")
-    for family, rows in FAMILIES.items()
-    for i, case in enumerate(rows)
-]
 FIRST = {case.op.name: case for rows in FAMILIES.values() for case in reversed(rows)}
+
+
+def is_sampled(case: Case) -> bool:
+    """Tell whether a case is an operation's first, or one of a third of the others."""
+    return case is FIRST[case.op.name] or zlib.crc32(str(case).encode()) % 3 == 0
+
+
+def row(family: str, number: int, case: Case, full: bool = False) -> Any:
+    """Make a case a parameter.  full: of `-m full`."""
+    return pytest.param(case, id=f"{family}-{number}-{case.op.name}", marks=pytest.mark.full if full else ())
+
+
+ROWS = [row(family, i, case) for family, cases in FAMILIES.items() for i, case in enumerate(cases)]
+SAMPLE = [
+    row(family, i, case, not is_sampled(case)) for family, cases in FAMILIES.items() for i, case in enumerate(cases)
+]
+"""All cases; those that are not sampled are of `-m full`."""
 NEWEST_ONNX = 25
 
 
@@ -92,6 +104,17 @@ def run(model: Model, arrays: list[Any]) -> list[Any]:
     return evaluate(model.graph, dict(zip(model.inputs, arrays, strict=True)))
 
 
+def reference(case: Case) -> list[Any]:
+    """The results of a case's references, computed once."""
+    key = id(case)  # all cases live as long as this module
+    if key not in _REFERENCES:
+        _REFERENCES[key] = run(build(case), feeds(case))
+    return _REFERENCES[key]
+
+
+_REFERENCES: dict[int, list[Any]] = {}
+
+
 def same(got: Any, want: Any, rtol: float) -> None:
     got, want = np.asarray(got), np.asarray(want)
     assert got.dtype == want.dtype and got.shape == want.shape, f"{got.dtype}{got.shape}, want {want.dtype}{want.shape}"
@@ -106,7 +129,7 @@ def same(got: Any, want: Any, rtol: float) -> None:
 @pytest.mark.parametrize("case", ROWS)
 def test_inference_agrees_with_the_reference(case: Case) -> None:
     model = build(case)
-    for value, array in zip(model.outputs, run(model, feeds(case)), strict=True):
+    for value, array in zip(model.outputs, reference(case), strict=True):
         if isinstance(value.type, TensorType) and value.type.shape is not None and value.type.is_static:
             assert value.type.static_shape() == np.shape(array)
             assert value.type.dtype.numpy == np.asarray(array).dtype
@@ -130,7 +153,7 @@ def test_symbolic_inference_is_sound(case: Case) -> None:
     except Problem as p:
         assert p.code.id.startswith(("IRC2", "IRC3", "IRC4")), p
         return
-    real = run(build(case), feeds(case))
+    real = reference(case)
     for value, array in zip(made, real, strict=True):
         if not isinstance(value.type, TensorType) or value.type.shape is None:
             continue
@@ -145,7 +168,7 @@ def onnx_opsets(case: Case) -> list[int]:
     opsets = sorted({f.since for f in type(case.op).onnx if not f.domain} | {NEWEST_ONNX})
     if case is FIRST[case.op.name]:
         return opsets
-    return sorted({opsets[0], opsets[-1]}) if zlib.crc32(str(case).encode()) % 3 == 0 else opsets[-1:]
+    return sorted({opsets[0], opsets[-1]}) if is_sampled(case) else opsets[-1:]
 
 
 @pytest.mark.parametrize("case", ROWS)
@@ -165,7 +188,7 @@ def test_onnx_round_trip_at_every_opset(case: Case) -> None:
 def through_onnx(case: Case, opsets: Iterable[int]) -> list[str]:
     """Write and read the case at these opsets and compare; for each the code of the refusal, "" where there is none."""
     model, said = build(case), list[str]()
-    want = run(model, feeds(case))
+    want = reference(case)
     for opset in opsets:
         sink = Sink()
         raw = write_model(model, WriteOptions("onnx", {"": opset, "ai.onnx.ml": 5}, version=10), sink)
@@ -206,7 +229,7 @@ def test_openvino_round_trip_at_every_opset(case: Case, tmp_path: Path) -> None:
 def through_openvino(case: Case, opset: int, folder: Path) -> str:
     """Write and read the case with operations up to this opset and compare; the code of the refusal if it cannot."""
     model, sink = build(case), Sink()
-    want = run(model, feeds(case))
+    want = reference(case)
     raw = write_model(model, WriteOptions("openvino", max_opset=opset, version=11), sink)
     if code := refusal(sink):
         return code
@@ -228,7 +251,7 @@ def test_compiled_family(family: str, backend: str) -> None:
             continue
         add_case(graph, case, f"n{i}_")
         arrays += feeds(case)
-        wanted += [(case, a) for a in run(build(case), feeds(case))]
+        wanted += [(case, a) for a in reference(case)]
     compiled = irc.compile(Model(graph, "onnx", 10, {"": NEWEST_ONNX}), backend=backend)
     wrong: list[str] = []
     for got, (case, want) in zip(compiled(arrays), wanted, strict=True):

@@ -190,8 +190,8 @@ def check(cases: list[Case], folder: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_sizes_of_any_kind(family: str, tmp_path: Path) -> None:
-    """Two cases of a family, of different operations or ranks."""
-    counts = check(first_of_each(FAMILIES[family])[:2], tmp_path)
+    """A case of a family."""
+    counts = check(first_of_each(FAMILIES[family])[:1], tmp_path)
     assert not counts or (counts["refused"] and counts["run"]), counts
 
 

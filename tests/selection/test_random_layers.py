@@ -15,7 +15,7 @@ SEEDS = {"x86-64-v2": 1, "x86-64-v3": 13, "x86-64-v4": 3, "aarch64": 4}
 LARGEST = 30_000_000  # bytes of a model: larger ones take long to draw, and choose as smaller ones do
 
 
-@pytest.mark.parametrize("count", [120, pytest.param(3000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("target", SEEDS)
 def test_random_layers(tmp_path: Path, target: str, count: int) -> None:
     sweep: Any = module("sweep")
