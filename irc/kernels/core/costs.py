@@ -35,7 +35,10 @@ class Costs:
     besides its products.  abreast: of constant operands in panels of so many vectors, how many panels one row reads at
     once, which memory gives faster; where that is not known, it reads one after another.  in_place, several:
     of kernels that read A where it stands, further tiles, and what is left of what any tile reaches with several panels
-    of columns that were packed long ago.  loads: operands that tiles of four rows or more load a cycle.
+    of columns that were packed long ago.  loads: operands that tiles of four rows or more load a cycle.  stored_apart:
+    cycles to store a line of results panel by panel, not row by row.  copied: to pack an element of an operand whose
+    rows are contiguous.  met: to come to a piece of such a row, as wide as a tile, that is in no cache and where it
+    stands.
     """
 
     tiles: Mapping[tuple[int, int], float]
@@ -56,6 +59,9 @@ class Costs:
     in_place: Mapping[tuple[int, int], float] = field(default_factory=dict[tuple[int, int], float])
     several: float = 1.0
     loads: float = 2.0
+    stored_apart: float = 0.0
+    copied: float = 0.12
+    met: float = 10.0
 
     def tiles_for(self, *, in_place: bool) -> Mapping[tuple[int, int], float]:
         """Return the tiles of kernels that pack A, or read it in place, and what they reach."""
@@ -73,7 +79,18 @@ _AVX512 = Costs(
 )
 COSTS = {
     "avx512": _AVX512,
-    "avx512 with tiles": replace(_AVX512, dots=0.76, dot=3.8, several=0.9, loads=1.4),
+    "avx512 with tiles": replace(
+        _AVX512,
+        in_place={(6, 4): 0.89, (8, 3): 0.86},
+        pack=0.45,
+        dots=0.68,
+        dot=3.8,
+        several=0.9,
+        loads=1.4,
+        stored_apart=3.0,
+        copied=0.4,
+        met=2.0,
+    ),
     "avx512 in halves": Costs(
         {(14, 2): 0.9, (8, 3): 0.93, (24, 1): 0.84},
         pack=0.4,

@@ -352,7 +352,8 @@ class GemmKernel(Kernel[GemmProblem]):
         packing = packing_cycles(self.tile.isa, m * k, self.tile.dtype.itemsize) * few
         if not self.b_constant:
             packing += -(-n // self.tile.panel) * self.tile.panel * k * costs.pack + self._packed_apart(problem)
-        return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * packing
+        apart = m * n * self.tile.dtype.itemsize / LINE * costs.stored_apart
+        return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * (packing + apart)
 
     def _packed_apart(self, problem: GemmProblem) -> float:
         """Estimate the cycles that a B which is packed with all others of a call is on its way between caches."""

@@ -41,14 +41,10 @@ AHEAD = 8
 """Rows of B: how far its fetching is ahead where it is packed."""
 ROWS_AT_ONCE, PIECE = 16, 8192
 """Rows of B that a single tile reads at once where they stand, at least; elements, while there are fewer."""
-COPIED = 0.12
-"""Cycles to pack an element of B whose rows are contiguous."""
 TURNED = 3
 """How many times as long packing takes where the columns of B are contiguous."""
 COLUMNS_AT_ONCE, FETCHED = 128, 0.08
 """Columns after which A is read again, and the cycles to do so, an element."""
-MET = 10.0
-"""Cycles to come to a piece of a row of B, as wide as a tile, that is in no cache and where it stands."""
 LINE = 64
 """Bytes of a line of the cache."""
 CONFLICT = 1.25
@@ -276,7 +272,7 @@ class StripsGemmKernel(GemmKernel):
         costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
         packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
-        packing = -(-packed // t.panel) * t.panel * k * times * (COPIED if problem.b[3] == 1 else costs.pack)
+        packing = -(-packed // t.panel) * t.panel * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
@@ -284,7 +280,7 @@ class StripsGemmKernel(GemmKernel):
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
-            waiting += k * -(-n // t.panel) * MET
+            waiting += k * -(-n // t.panel) * costs.met
         ended = m * ROW_ENDED if n % t.lanes else 0
         return likely(problem.count) * (products + storing_cycles(t.isa, m, n, t.lanes) + packing + waiting + ended)
 
