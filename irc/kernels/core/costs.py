@@ -121,9 +121,10 @@ COSTS = {
     "sse": Costs({(6, 2): 0.85, (12, 1): 0.72}, pack=0.5, stream=6.0),
     "plain": Costs({(4, 2): 0.85}, pack=1.0, stream=4.0, winograd_stream=4.0),
 }
-"""Costs by the names of `irc.kernels.core.isa`; with tiles: of AMX, on cores like Sapphire Rapids, with `dots` of operands
-that a caller gives, which stand across lines of the cache; in halves: where it does one vector of 512 bits a cycle, as
-Zen 4 does.  There tiles of one vector reach 0.99 while their operands are in the caches, but not in the products of networks."""
+"""Costs by the names of `irc.kernels.core.isa`; with tiles: of AMX, on cores like Sapphire Rapids, with `dots` of
+operands that a caller gives, which begin within a line of the cache; in halves: where it does one vector of 512 bits a
+cycle, as Zen 4 does.  There tiles of one vector reach 0.99 while their operands are in the caches, but not in the
+products of networks."""
 
 SPLIT_PRODUCTS: Mapping[tuple[Unit, int], float] = {
     ("amx", 3): 200.0,
