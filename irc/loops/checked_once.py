@@ -38,7 +38,8 @@ def check_once(b: LoopBuilder) -> None:
 class _Rows:
     """A loop over the places in a row, in the innermost of loops over rows.
 
-    known: what a place alone decides.  place: which of it an element is read by.  check: whether it may be read.
+    known: what a place alone decides.  place: which of it the row is computed by.  check: whether an element may be
+    read.  unchecked: what the row computes by `place` where all elements may.
     """
 
     around: For
@@ -46,7 +47,8 @@ class _Rows:
     size: Dim
     known: dict[Var, Let]
     place: Var
-    check: Select
+    check: Expr
+    unchecked: list[Stmt]
 
 
 def _rows(outermost: For) -> _Rows | None:
@@ -68,21 +70,28 @@ def _rows(outermost: For) -> _Rows | None:
         if variables(s.value) <= {row.var, *known} and reads.isdisjoint(written):
             known[s.var] = s
     checks = dict.fromkeys(x for x in walk(last.value) if isinstance(x, Select) and _asks(x, row.var, known))
-    places = {v for x in checks for v in variables(x.cond) | variables(x.a) if v in known}
-    if len(checks) != 1 or len(places) != 1:
+    if len(checks) != 1:
         return None
-    return _Rows(loops[-2], row, size, known, places.pop(), *checks)
+    (check,) = checks
+    read = replaced(last.value, lambda x: check.a if x == check else None)
+    others = [s for s in lets if isinstance(s, Let) and s.var not in known]
+    used = variables(check.cond).union(*map(variables, (read, *last.index, *(s.value for s in others))))
+    places = [v for v in known if v in used]
+    if len(places) != 1 or places[0].dtype != i64:
+        return None
+    unchecked: list[Stmt] = [*others, Store(last.buffer, last.index, read)]
+    return _Rows(loops[-2], row, size, known, places[0], check.cond, unchecked)
 
 
 def _asks(x: Select, at: Var, known: dict[Var, Let]) -> bool:
     """Tell whether an element is read, and else a constant stands for it, by what a place alone decides."""
     by_place = variables(x.cond) <= {at, *known} and not any(isinstance(y, Load) for y in walk(x.cond))
-    return (
-        by_place and isinstance(x.a, Load) and isinstance(x.b, Const) and not known.keys().isdisjoint(variables(x.cond))
-    )
+    of_data = not known.keys().isdisjoint(variables(x.cond))
+    return by_place and of_data and isinstance(x.a, Load) and isinstance(x.b, Const)
 
 
 def _size(extent: Expr) -> Dim | None:
+    """The number of iterations, None if only statements in front of a loop know it."""
     if isinstance(extent, Const):
         return Dim.of(int(extent.value))
     return extent.dim if isinstance(extent, Size) else None
@@ -95,13 +104,9 @@ def _asked_once(b: LoopBuilder, rows: _Rows) -> list[Stmt]:
         Buffer(b.name(name).name, i64, (n,), "arena") for name, n in (("places", rows.size), ("outside", Dim.of(1)))
     )
     b.scratch += [table, outside]
-    found = Load(outside, (zero,)) + Select(rows.check.cond, zero, Const(1, i64))
+    found = Load(outside, (zero,)) + Select(rows.check, zero, Const(1, i64))
     noted: list[Stmt] = [Store(table, (row.var,), rows.place), Store(outside, (zero,), found)]
-    *lets, last = row.body
-    assert isinstance(last, Store)
-    others = [s for s in lets if not (isinstance(s, Let) and s.var in rows.known)]
-    read = replaced(last.value, lambda x: rows.check.a if x == rows.check else None)
-    here = Let(rows.place, Load(table, (row.var,)))
-    inside = replace(row, body=[here, *others, Store(last.buffer, last.index, read)])
-    rows.around.body = [If(Load(outside, (zero,)).eq(0), [inside], [row])]
-    return [Store(outside, (zero,), zero), replace(row, body=[*rows.known.values(), *noted], kind="serial")]
+    known = [replace(s) for s in rows.known.values()]  # statements of two loops are changed by themselves
+    unchecked = replace(row, body=[Let(rows.place, Load(table, (row.var,))), *map(replace, rows.unchecked)])
+    rows.around.body = [If(Load(outside, (zero,)).eq(0), [unchecked], [row])]
+    return [Store(outside, (zero,), zero), replace(row, body=[*known, *noted], kind="serial")]

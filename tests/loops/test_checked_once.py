@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import irc
 from irc import driver
+from irc.ir.types import DType, bf16, boolean, f16, i64
 from irc.toolchain.c_compiler import find_compiler
 
 compiles = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
@@ -43,13 +44,39 @@ def test_places_inside(shape: str, then: str, threads: int) -> None:
 
 
 @compiles
+@pytest.mark.parametrize(("kind", "type"), [("float16", f16), ("bfloat16", bf16), ("bool", boolean), ("int64", i64)])
+def test_every_kind_of_element(kind: str, type: DType) -> None:
+    model = gather("5,40,7", 2, kind=kind)
+    x = (np.random.default_rng(0).standard_normal((5, 40, 7)) * 3).astype(type.numpy)
+    (got,) = irc.compile(model, backend="c")({"x": x, "at": np.array(INSIDE)})
+    np.testing.assert_array_equal(got, x[..., INSIDE])
+
+
+@compiles
+@pytest.mark.parametrize(
+    "then",
+    [
+        "i = Cast <to: int = 1> (at)  y = Mul (g, i)",
+        "n = BitwiseNot (at)  h = Gather <axis: int = 2> (x, n)  y = Sub (g, h)",
+    ],
+)
+def test_indices_and_checks_that_others_need(then: str) -> None:
+    """Where a row is computed by more than its places, or makes more than one check, it stays as it is."""
+    model, x = gather("5,40,7", 2, then), np.random.default_rng(0).standard_normal((5, 40, 7)).astype(np.float32)
+    feeds = {"x": x, "at": np.array(INSIDE)}
+    (want,) = ReferenceEvaluator(model).run(None, feeds)
+    (got,) = irc.compile(model, backend="c")(feeds)
+    np.testing.assert_array_equal(got, want)
+
+
+@compiles
 @pytest.mark.parametrize("outside", [7, -8, 2**62, -(2**63)])
 @pytest.mark.parametrize("kind", ["float", "int8", "double"])
 def test_places_outside(kind: str, outside: int) -> None:
     """A call with one is followed by one without."""
     compiled = irc.compile(gather("5,40,7", 2, kind=kind), backend="c")
-    (wanted_type,) = (np.dtype(t) for name, t in (("float", "f4"), ("int8", "i1"), ("double", "f8")) if name == kind)
-    x = np.arange(1, 1401).reshape(5, 40, 7).astype(wanted_type)
+    type = {"float": np.float32, "int8": np.int8, "double": np.float64}[kind]
+    x = np.arange(1, 1401).reshape(5, 40, 7).astype(type)
     (got,) = compiled({"x": x, "at": np.array([1, outside, 6])})
     np.testing.assert_array_equal(got, np.stack([x[..., 1], np.zeros_like(x[..., 0]), x[..., 6]], axis=2))
     (got,) = compiled({"x": x, "at": np.array([1, 0, 6])})
