@@ -91,7 +91,7 @@ def _asks(x: Select, at: Var, known: dict[Var, Let]) -> bool:
 
 
 def _size(extent: Expr) -> Dim | None:
-    """The number of iterations, None if only statements in front of a loop know it."""
+    """Return the number of iterations; None if only statements in front of the loop tell it."""
     if isinstance(extent, Const):
         return Dim.of(int(extent.value))
     return extent.dim if isinstance(extent, Size) else None
