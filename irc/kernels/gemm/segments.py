@@ -34,8 +34,8 @@ ROWS = 8
 TILES_PER_TASK = 8
 LEAST = 32
 """Bytes of a vector, at least: for these one instruction loads and repeats a segment."""
-REACHED = 0.5
-"""The part of the rate of loads and multiply-adds that a tile reaches."""
+REACHED, REACHED_LONG = 0.65, 0.5
+"""The part of the rate of loads and multiply-adds that a tile reaches; and with vectors of 64 bytes."""
 ENDED, STARTED = 4.0, 20.0
 """Cycles to fold the sums of a row and to store it, and to begin and end a tile."""
 GATHERED = 1.5
@@ -169,7 +169,8 @@ class SegmentsGemmKernel(GemmKernel):
 
     def cycles(self, problem: GemmProblem) -> float:
         m, k, t = likely(problem.m), likely(problem.k), self.tile
-        step = max(t.rows / t.isa.fma, (t.rows + 1) / 2, LATENCY) / REACHED
+        step = max(t.rows / t.isa.fma, (t.rows + 1) / 2, LATENCY)
+        step /= REACHED_LONG if t.isa.vector == 64 else REACHED
         cycles = -(-m // t.rows) * (-(-k // self.segment) * step + STARTED) + m * ENDED
         if not self.b_constant:
             cycles += -(-k // self.segment) * t.lanes * GATHERED
