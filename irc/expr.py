@@ -356,6 +356,13 @@ def wrap(value: Operand, dtype: DType) -> Expr:
     return Const(value, dtype)
 
 
+def dim_of(e: Expr) -> Dim | None:
+    """Give the size that an index expression is; None where it is more than a number or a size."""
+    if isinstance(e, Const):
+        return Dim.of(int(e.value))
+    return e.dim if isinstance(e, Size) else None
+
+
 def constant_of(e: Expr) -> int | None:
     """Give the number that an index expression is; None where it is none."""
     if isinstance(e, Const):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from irc.expr import Const, Expr, Load, Select, Size, Var
+from irc.expr import Const, Expr, Load, Select, Var, dim_of
 from irc.ir.dim import Dim
 from irc.ir.types import i64
 from irc.loops.builder import FEW_COPIES, LoopBuilder
@@ -59,7 +59,7 @@ def _rows(outermost: For) -> _Rows | None:
         number *= int(extent.value) if isinstance(extent, Const) else FEW
         loops.append(inner)
     row = loops[-1]
-    size, (*lets, last) = _size(row.extent), row.body
+    size, (*lets, last) = dim_of(row.extent), row.body
     if number < FEW or len(loops) == 1 or size is None or not isinstance(last, Store):
         return None
     known, written = dict[Var, Let](), written_in([outermost])
@@ -88,13 +88,6 @@ def _asks(x: Select, at: Var, known: dict[Var, Let]) -> bool:
     by_place = variables(x.cond) <= {at, *known} and not any(isinstance(y, Load) for y in walk(x.cond))
     of_data = not known.keys().isdisjoint(variables(x.cond))
     return by_place and of_data and isinstance(x.a, Load) and isinstance(x.b, Const)
-
-
-def _size(extent: Expr) -> Dim | None:
-    """Return the number of iterations; None if only statements in front of the loop tell it."""
-    if isinstance(extent, Const):
-        return Dim.of(int(extent.value))
-    return extent.dim if isinstance(extent, Size) else None
 
 
 def _asked_once(b: LoopBuilder, rows: _Rows) -> list[Stmt]:

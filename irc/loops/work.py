@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from irc.expr import Bin, Call, Const, Expr, Load, Size, Un
+from irc.expr import Bin, Call, Expr, Load, Un, dim_of
 from irc.ir.dim import Dim
 from irc.loops.ir import (
     Assign,
@@ -92,11 +92,10 @@ class _Unknown(Exception):
 
 
 def _dim(e: Expr) -> Dim:
-    if isinstance(e, Const):
-        return Dim.of(int(e.value))
-    if isinstance(e, Size):
-        return e.dim
-    raise _Unknown
+    found = dim_of(e)
+    if found is None:
+        raise _Unknown
+    return found
 
 
 def evaluations(stmts: list[Stmt]) -> Dim | None:

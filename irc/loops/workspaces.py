@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from irc.expr import Const, Expr, Size
+from irc.expr import dim_of
 from irc.ir.dim import Dim
 from irc.ir.types import u8
 from irc.kernels.core.choices import current
@@ -78,7 +78,7 @@ def _buffer(function: Function, bytes: int) -> Buffer:
 def _of_call(call: KernelCall, most: int) -> tuple[int, int]:
     """Compute the bytes that each part of a call needs, and how many parts may run at the same time."""
     kernel = call.kernel
-    sizes = {name: _dim(e) for name, e in zip(kernel.sizes, call.sizes, strict=True)}
+    sizes = {name: dim_of(e) for name, e in zip(kernel.sizes, call.sizes, strict=True)}
     bytes = kernel.own_bytes({n: UNKNOWN if d is None or not d.is_const else int(d) for n, d in sizes.items()})
     if all(d is not None for d in sizes.values()):
         work = kernel.flops(sizes)
@@ -87,19 +87,13 @@ def _of_call(call: KernelCall, most: int) -> tuple[int, int]:
     return max(aligned(bytes), 0), most
 
 
-def _dim(e: Expr) -> Dim | None:
-    if isinstance(e, Const):
-        return Dim.of(int(e.value))
-    return e.dim if isinstance(e, Size) else None
-
-
 def _within(stmts: list[Stmt], extent: int = 1) -> Iterator[tuple[Stmt, int]]:
     """Yield statements, with how many threads there may be in them: the iterations of parallel loops around them."""
     for s in stmts:
         yield s, extent
         inner = extent
         if isinstance(s, For) and s.kind == "parallel":
-            found = _dim(s.extent)
+            found = dim_of(s.extent)
             inner = min(MOST, extent * int(found)) if found is not None and found.is_const else MOST
         for body in bodies(s):
             yield from _within(body, max(inner, 1))
