@@ -9,6 +9,7 @@ from irc.diagnostics import Sink
 from irc.ir.graph import Graph
 from irc.passes import (
     attention,
+    channel_scales,
     cse,
     decompose,
     define_sizes,
@@ -71,6 +72,7 @@ _TO_LOOPS: tuple[Pass, ...] = _each(
     ("record-size-constraints", size_constraints.record),
     ("simplify", lambda graph, sink: simplify.run(graph)),
     ("recompose", lambda graph, sink: recompose.run(graph)),
+    ("channel-scales", lambda graph, sink: recompose.run(graph, channel_scales.RULES)),
     ("merge-branches", lambda graph, sink: merge_branches.run(graph)),
     ("many-operands", lambda graph, sink: many_operands.run(graph)),
     ("resolve-operands", resolve_operands.run),
@@ -192,6 +194,7 @@ COMPILE_NUMPY: tuple[Pass, ...] = (
         ("simplify", lambda graph, sink: simplify.run(graph)),
         ("products-before-loops", lambda graph, sink: products_before_loops.run(graph)),
         ("recompose", lambda graph, sink: recompose.run(graph)),
+        ("channel-scales", lambda graph, sink: recompose.run(graph, channel_scales.RULES)),
         ("merge-branches", lambda graph, sink: merge_branches.run(graph)),
         ("cse", lambda graph, sink: cse.run(graph)),
     ),

@@ -6,6 +6,8 @@ differ from the pattern's by roundings that are left out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from irc.ir.graph import Graph, Node, Value
@@ -22,17 +24,17 @@ from irc.passes.replace import put_in_place
 from irc.passes.simplify import Rule
 
 
-def run(graph: Graph) -> int:
-    """Apply every rule once. Returns how many patterns were found."""
-    total = 0
+def run(graph: Graph, rules: Mapping[type[Op], tuple[Rule, ...]] | None = None) -> int:
+    """Apply every rule once, `RULES` unless others are given. Returns how many patterns were found."""
+    total, rules = 0, RULES if rules is None else rules
     for node in graph.nodes:
-        for rule in RULES.get(type(node.op), ()):
+        for rule in rules.get(type(node.op), ()):
             found = rule(graph, node)
             if found is not None and found.type == node.outputs[0].type:
                 put_in_place(graph, node.outputs[0], found)
+                graph.prune_back(node)
                 total += 1
                 break
-    graph.prune()
     return total
 
 

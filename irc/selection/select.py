@@ -5,6 +5,7 @@ from __future__ import annotations
 from irc.fusion.rows import row_groups
 from irc.ir.graph import Graph, Node
 from irc.ir.types import i8, i32, i64, u8
+from irc.kernels.core import choices
 from irc.kernels.core.isa import Isa
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last_op import ChannelsLast
@@ -85,7 +86,8 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     done += selector.take({ArgMax: position.select_kernel, ArgMin: position.select_kernel}, dtypes=(i64,))
     done += selector.take({Transpose: transpose.select_kernel})  # last: the other kernels read through it
     done += selector.take({Transpose: transpose.select_elements}, dtypes=transpose.ELEMENTS)
-    share_kernels(graph)
+    if choices.current().share:
+        share_kernels(graph)
     return done
 
 

@@ -20,7 +20,7 @@ from irc.ir.verify import problems
 from irc.opdef.builder import Builder, evaluate
 from irc.opdef.opaque import Opaque
 from irc.opdef.text import parse_graph, print_graph
-from irc.passes import cse, decompose, fold, infer, materialize, recompose, simplify, weights
+from irc.passes import channel_scales, cse, decompose, fold, infer, materialize, recompose, simplify, weights
 from irc.pipelines import compile_c
 from tests.support.instruction_sets import isa_under_test
 from tests.support.lowering import graph_of, random
@@ -172,6 +172,52 @@ def test_recompose_negative(name: str) -> None:
     recompose.run(graph)
     assert ops(graph) == left and not problems(graph)
     np.testing.assert_array_equal(evaluate(graph, {graph.inputs[0]: x})[0], before)
+
+
+# -------------------------------------------------------------------- channel_scales
+NORM = [random(4, seed=k) for k in (1, 2, 3)] + [np.abs(random(4, seed=4)) + np.float32(0.5)]
+FACTORS = random(4, 1, seed=5)
+# name: (the layers, the operations left)
+SCALES: dict[str, tuple[Callable[..., Any], list[str]]] = {
+    "a normalization": (lambda b, x: b.BatchNormalization(b.Conv(x, PARAMETERS[0]), *NORM), ["Conv"]),
+    "one behind a bias": (lambda b, x: b.BatchNormalization(b.Conv(x, *PARAMETERS), *NORM), ["Conv"]),
+    "of transposed": (lambda b, x: b.BatchNormalization(b.ConvTranspose(x, TRANSPOSED), *NORM), ["ConvTranspose"]),
+    "of groups": (
+        lambda b, x: b.BatchNormalization(b.ConvTranspose(b.Concat(x, x, x, x, axis=1), GROUPED, group=2), *NORM),
+        ["Concat", "ConvTranspose"],
+    ),
+    "factors and summands": (
+        lambda b, x: b.Add(b.Mul(b.Add(b.Mul(b.Conv(x, PARAMETERS[0]), 0.5), FACTORS), FACTORS), 2.0),
+        ["Conv"],
+    ),
+    "a sigmoid of pieces": (lambda b, x: b.HardSigmoid(b.Conv(x, *PARAMETERS), 0.2, 0.5), ["Conv", "Clip"]),
+    "each in its place": (lambda b, x: b.Mul(b.Conv(x, PARAMETERS[0]), random(4, 6)), ["Conv", "Mul"]),
+    "with another use": (
+        lambda b, x: b.Mul(y := b.Conv(x, PARAMETERS[0]), b.BatchNormalization(y, *NORM)),
+        ["Conv", "BatchNormalization", "Mul"],
+    ),
+    "weights with another use": (
+        lambda b, x: b.Sub(b.Mul(b.Conv(x, w := b.const(PARAMETERS[0], f32)), 2.0), b.Exp(b.Conv(x, w))),
+        ["Conv", "Mul", "Conv", "Exp", "Sub"],
+    ),
+    "no numbers": (lambda b, x: b.Mul(b.Conv(x, PARAMETERS[0]), np.inf), ["Conv", "Mul"]),
+    "weights that are computed": (
+        lambda b, x: b.BatchNormalization(b.Conv(x, b.Exp(PARAMETERS[0])), *NORM),
+        ["Exp", "Conv", "BatchNormalization"],
+    ),
+}
+TRANSPOSED, GROUPED = random(3, 4, 2), random(12, 2, 2)
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_channel_scales(name: str) -> None:
+    build, left = SCALES[name]
+    x = random(2, 3, 7)
+    graph = graph_of(build, x)
+    (before,) = evaluate(graph, {graph.inputs[0]: x})
+    recompose.run(graph, channel_scales.RULES)
+    assert sorted(ops(graph)) == sorted(left) and not problems(graph)
+    np.testing.assert_allclose(evaluate(graph, {graph.inputs[0]: x})[0], before, rtol=2e-6, atol=2e-6)
 
 
 # ------------------------------------------------------------------------------ fold

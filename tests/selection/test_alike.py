@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.ir.types import f32
 from irc.loops import interp
 from irc.loops.ir import Program
 from irc.opdef.builder import evaluate
@@ -39,15 +40,41 @@ def depthwise(b: Any, x: Any, k: int) -> Any:
 
 
 def clamped(b: Any, x: Any, k: int) -> Any:
-    """Bounds of clamps are not read from memory."""
     return b.Clip(b.MatMul(x, W), -1.0 - k, 1.0 + k)
+
+
+def bounded(b: Any, x: Any, k: int) -> Any:
+    """Not at all, from below, and from both sides."""
+    y = b.MatMul(x, W)
+    return (y, b.Relu(y), b.Clip(y, 0.0, 6.0))[k]
+
+
+def within(b: Any, x: Any, k: int) -> Any:
+    """Clamps that something else follows have their bounds in their instructions."""
+    return b.Add(b.Clip(b.MatMul(x, W), -1.0 - k, 1.0 + k), 0.5)
+
+
+def crossed(b: Any, x: Any, k: int) -> Any:
+    """Of bounds that leave nothing between them, the last one is the result."""
+    y = b.MatMul(x, W)
+    return (y, b.Max(b.Min(y, b.const(-1.0, f32)), b.const(1.0, f32)), b.Relu(y))[k]
+
+
+def few_products(b: Any, x: Any, k: int) -> Any:
+    """Beside one product, a comparison is not for nothing."""
+    same = {"pads_begin": (1, 1), "pads_end": (1, 1)}
+    return b.Clip(b.Conv(x, random(64, 1, 3, 3, seed=k), random(64, seed=k), group=64, **same), -1.0 - k, 1.0 + k)
 
 
 CASES: dict[str, tuple[Layer, tuple[int, ...], int]] = {
     "dense": (dense, (40, 64), 1),
     "divided": (divided, (40, 64), 1),
     "depthwise": (depthwise, (1, 64, 9, 11), 1),
-    "clamped": (clamped, (40, 64), 3),
+    "clamped": (clamped, (40, 64), 1),
+    "bounded": (bounded, (40, 64), 1),
+    "within": (within, (40, 64), 3),
+    "crossed": (crossed, (40, 64), 2),
+    "few products": (few_products, (1, 64, 9, 11), 3),
 }
 
 
@@ -75,6 +102,23 @@ def test_layers_share_a_kernel(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(interp.run(program, feeds)[0], wanted, rtol=3e-5, atol=3e-5)
     library = Library(program, tmp_path)
     (got,) = library.run(library.context(), feeds, [wanted.shape])
+    np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=3e-5)
+
+
+@pytest.mark.compiler
+def test_bounds_that_are_read_keep_what_is_no_number(tmp_path: Path) -> None:
+    def build(b: Any, x: Any) -> Any:
+        return b.Concat(*(bounded(b, x, k) for k in range(3)), axis=0)
+
+    x = random(40, 64)
+    x[3], x[5, 7], x[6, 7], x[7] = np.nan, np.inf, -np.inf, -0.0
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    assert np.isnan(wanted).any() and np.isinf(wanted).any()
+    program = selected(graph)
+    assert symbols(program) == (3, 1)
+    library = Library(program, tmp_path)
+    (got,) = library.run(library.context(), [x], [wanted.shape])
     np.testing.assert_allclose(got, wanted, rtol=3e-5, atol=3e-5)
 
 

@@ -23,6 +23,8 @@ class Choices:
 
     parts = MOST
     """Parts of a call that may run at the same time."""
+    share = True
+    """Whether kernels that differ in little may become one, which is none of those that were picked."""
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         """Pick one of the candidates for the work that `key` describes (None: sizes are symbolic)."""
@@ -61,6 +63,8 @@ class Recorder(Choices):
 
     turn: the number of the candidate to take, the last of those there are.  most: how many there were at most.
     """
+
+    share = False
 
     def __init__(self, turn: int) -> None:
         self.turn, self.most = turn, 0

@@ -15,7 +15,7 @@ type, products and sums may be contracted; min and max propagate NaN; functions 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,12 +54,14 @@ class Epilogue:
 
     bf16_slots: the slots whose operands are stored as bf16 (`irc.kernels.vector.bf16_io`), of an f32 expression.
     byte_slots: the slots whose operands are bytes, and their types (`irc.kernels.integer`), of an f32 expression.
+    bounds: the slots with bounds of clamps, which are numbers: a comparison with them keeps a NaN.
     """
 
     expr: Expr
     slots: tuple[Axes, ...] = ()
     bf16_slots: frozenset[int] = frozenset()
     byte_slots: tuple[tuple[int, DType], ...] = ()
+    bounds: frozenset[int] = frozenset()
 
     @property
     def dtype(self) -> DType:
@@ -75,6 +77,7 @@ class Epilogue:
             return ""
         expr = "; ".join(steps(self.expr))
         narrow = [*sorted(self.bf16_slots), *(f"{i}:{kind}" for i, kind in self.byte_slots)]
+        narrow += [f"bound {i}" for i in sorted(self.bounds)]
         return f"{expr}{self.slots!r}" + (f"{narrow}" if narrow else "")
 
     def functions(self) -> tuple[str, ...]:
@@ -96,12 +99,13 @@ class Epilogue:
     def vector(self, v: str) -> tuple[list[str], str]:
         """Spell the expression in C, over vectors of type `v`: declarations of intermediate values, and the result."""
         values: list[str] = []
+        bounds = {f"slot{i}" for i in self.bounds}
 
         def name(e: Expr, text: str) -> str:
             values.append(f"const {v}{'_mask' if e.dtype == boolean else ''} t{len(values)} = {text};")
             return f"t{len(values) - 1}"
 
-        return values, _spelled(recognised(self.expr), lambda e, parts: _vector(e, parts, v), name)
+        return values, _spelled(recognised(self.expr), lambda e, parts: _vector(e, parts, v, bounds), name)
 
     def described(self) -> list[str]:
         """Describe the formula, and what its operands vary along, for a reader; empty if accumulators are stored."""
@@ -272,8 +276,8 @@ def _constant(value: object, v: str, dtype: DType) -> str:
     return f"{v}_all({number.hex()}{'f' if dtype == f32 else ''})"
 
 
-def _vector(e: Expr, parts: tuple[str, ...], v: str) -> str:
-    """Spell one step of the expression in C, from the text of its operands."""
+def _vector(e: Expr, parts: tuple[str, ...], v: str, bounds: Collection[str]) -> str:
+    """Spell one step of the expression in C, from the text of its operands; bounds: variables that are numbers."""
     match e:
         case Const():
             return _constant(e.value, v, e.type)
@@ -284,8 +288,10 @@ def _vector(e: Expr, parts: tuple[str, ...], v: str) -> str:
                 return f"({parts[0]} {_ARITHMETIC[op]} {parts[1]})"
             if op in _COMPARE:
                 return f"(({v}_mask)({parts[0]} {_COMPARE[op]} {parts[1]}))"
-            bound, (limit, x) = (a, parts) if isinstance(a, Const) else (b, parts[::-1])
-            if isinstance(bound, Const) and bound.value == bound.value:
+            first = isinstance(a, Const) or (isinstance(a, Var) and a.name in bounds)
+            bound, (limit, x) = (a, parts) if first else (b, parts[::-1])
+            is_number = isinstance(bound, Const) and bound.value == bound.value
+            if is_number or (isinstance(bound, Var) and bound.name in bounds):
                 return f"{v}_at_{'most' if op == 'min' else 'least'}({limit}, {x})"
             return f"{v}_{op}({', '.join(parts)})"
         case Un(op):

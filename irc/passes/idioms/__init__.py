@@ -25,7 +25,7 @@ from irc.ops.norm import BatchNormalization, MeanVarianceNormalization
 from irc.ops.quantize import DequantizeLinear
 from irc.ops.reduce import ReduceMean
 from irc.ops.shape import Shape
-from irc.passes import cse, materialize, recompose, simplify
+from irc.passes import channel_scales, cse, materialize, recompose, simplify
 from irc.passes.idioms import (
     activations,
     blocks,
@@ -66,7 +66,7 @@ OPENVINO: dict[type[Op], tuple[Rule, ...]] = {
     DequantizeLinear: (quantization.fake_quantize, quantization.decompressed),
     Add: (products.shift_of_convolution, products.needless_sum),
     Mul: (
-        *(activations.gelu, activations.hard_swish, products.scale_of_convolution),
+        *(activations.gelu, activations.hard_swish, channel_scales.scaled),
         *(quantization.in_blocks, quantization.in_few_bits),
     ),
     MatMul: (products.product_of_transposed,),
@@ -121,4 +121,5 @@ def _apply(graph: Graph, node: Node, rules: Sequence[Rule]) -> None:
             if found.producer is not None:
                 found.name, found.names, found.producer.name = old.name, old.names, node.name
             put_in_place(graph, old, found)
+            graph.prune_back(node)
             return

@@ -11,10 +11,10 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import f32
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Add, Mul, Pow, Sqrt, Sub
-from irc.ops.norm import BatchNormalization, InstanceNormalization, LayerNormalization, MeanVarianceNormalization
+from irc.ops.norm import InstanceNormalization, LayerNormalization, MeanVarianceNormalization
 from irc.ops.reduce import ReduceMean
+from irc.passes import channel_scales
 from irc.passes.idioms.activations import number_of
-from irc.passes.idioms.products import rescaled
 from irc.passes.recompose import alone
 from irc.passes.simplify import is_all
 
@@ -70,20 +70,14 @@ def _is_square(value: Value, of: Node) -> bool:
 
 def batch_norm(graph: Graph, node: Node) -> Value | None:
     """Take a BatchNormalization of constants into the convolution before it, or write it as a product and a sum."""
-    x, arrays = node.inputs[0], [v.array for v in node.operands][1:]
-    assert isinstance(node.op, BatchNormalization)
-    if x is None or x.rank is None or any(v.dtype != f32 for v in node.operands):
+    x, found = node.inputs[0], channel_scales.factor_and_shift(node)
+    if x is None or x.rank is None or found is None:
         return None
-    scale, shift, mean, variance = (None if a is None else a.astype(np.float64) for a in arrays)
-    if scale is None or shift is None or mean is None or variance is None:
-        return None
-    factor, shift = node.op.factor_and_shift(scale, shift, mean, variance)
-    b = Builder(graph, node.name, node.loc)
-    if (found := rescaled(graph, b, x, factor, shift)) is not None:
-        return found
-    spread = (-1,) + (1,) * (x.rank - 2)
-    product = b.Mul(x, b.const(factor.reshape(spread), f32))
-    return b.Add(product, b.const(shift.reshape(spread), f32))
+    if (convolution := channel_scales.normalized(graph, node)) is not None:
+        return convolution
+    b, spread = Builder(graph, node.name, node.loc), (-1,) + (1,) * (x.rank - 2)
+    factor, shift = (b.const(a.reshape(spread), f32) for a in found)
+    return b.Add(b.Mul(x, factor), shift)
 
 
 def layer_norm(graph: Graph, node: Node) -> Value | None:

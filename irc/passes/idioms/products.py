@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from irc.arrays import Array
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import FLOATS, f32
+from irc.ir.types import FLOATS
 from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 from irc.ops.layout import Reshape, Transpose, Unsqueeze
 from irc.ops.matmul import Gemm, MatMul
+from irc.passes.channel_scales import rescaled
 from irc.passes.recompose import alone, along_channels
 from irc.passes.simplify import is_all, order_of
 
@@ -54,18 +54,6 @@ def _channel_vector(b: Builder, added: Value, channels: int, rank: int) -> Value
     return source if source is not None and source.rank == 1 else None
 
 
-def scale_of_convolution(graph: Graph, node: Node) -> Value | None:
-    """Take a product with one number a channel into the weights of the convolution before it."""
-    for i, given in enumerate(node.operands):
-        numbers = along_channels(node.inputs[1 - i], given)
-        if numbers is not None:
-            b = Builder(graph, node.name, node.loc)
-            found = rescaled(graph, b, given, numbers, np.zeros_like(numbers))
-            if found is not None:
-                return found
-    return None
-
-
 def negated_convolution(graph: Graph, node: Node) -> Value | None:
     """Take a sign into the weights of the convolution before it."""
     given = node.inputs[0]
@@ -104,25 +92,6 @@ def shift_of_convolution(graph: Graph, node: Node) -> Value | None:
             if found is not None:
                 return found
     return None
-
-
-def rescaled(graph: Graph, b: Builder, y: Value, factor: Array | None, shift: Array) -> Value | None:
-    """Build the convolution of constants that computes y · factor + shift, where one computes y, for nothing else."""
-    made = y.producer
-    if made is None or not isinstance(made.op, Conv) or not alone(graph, made) or y.dtype != f32:
-        return None
-    x, w, summand = (*made.inputs, None)[:3]
-    if w is None or w.const is None or (summand is not None and summand.const is None):
-        return None
-    if summand is not None and summand.const is not None:
-        before = summand.const.array.astype(np.float64)
-        shift = shift + (before if factor is None else before * factor)
-    if factor is not None:
-        spread = factor.reshape((-1,) + (1,) * (len(w.shape) - 1))
-        weights = w.const.derived(w.const.shape, lambda a: (a * spread).astype(np.float32))
-        w = graph.add_constant(weights, w.name)
-    bias = None if summand is None and not np.any(shift) else b.const(shift, f32)
-    return b.add(made.op, x, w, bias)
 
 
 def bias_of_product(graph: Graph, node: Node) -> Value | None:
