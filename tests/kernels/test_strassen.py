@@ -66,6 +66,19 @@ def test_known_rows(tmp_path: Path, m: int) -> None:
     run_gemm(build(tmp_path, [kernel]), kernel, noise(m, 70), noise(70, 90), [], same)
 
 
+def test_rows_of_any_number_of_images(tmp_path: Path) -> None:
+    """Are none or enough, which sizes that are no multiples may not be."""
+    images, pixels = Dim.symbol("n"), FEWEST_ROWS + 3
+    kernel = made(ISAS["avx2"], images * pixels)
+    lib, b = build(tmp_path, [kernel]), noise(64, 64)
+    for n in (1, 2):
+        run_gemm(lib, kernel, noise(n * pixels, 64), b, [], same)
+    assert product(lib, kernel, noise(0, 64), b).shape == (0, 64)
+    for few in (images, images * (FEWEST_ROWS - 1), images * pixels + 1, images * pixels - 1):
+        problem = GemmProblem.contiguous(plain(), few, 64, 64, constant=True)
+        assert not [*StrassenGemmKernel.candidates(problem, ISAS["avx2"])]
+
+
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     kernel = made(ISAS["avx2"], MANY)
     lib, a, b = build(tmp_path, [kernel]), noise(301, 90), noise(90, 300)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from irc.ir.dim import Dim, SizeUnknown
+from irc.ir.dim import Dim, SizeUnknown, Symbol
 from irc.ir.types import DType
 
 Layout = Literal["nchw", "nhwc"]
@@ -55,6 +55,15 @@ def likely(size: Dim) -> int:
 def likely_images(size: Dim) -> int:
     """Estimate a number of images, or a size that counts their pixels, as it is of `IMAGES`."""
     return _assume(size, IMAGES)
+
+
+def fewest(size: Dim) -> float:
+    """Bound a size from below, unless it is 0: pixels of any number of images are none or those of one at least."""
+    low = size.bounds()[0]
+    if len(size.terms) != 1:
+        return low
+    symbols, count = size.terms[0]
+    return max(low, count) if all(isinstance(s, Symbol) for s in symbols) else low
 
 
 def likely_extent(extent: Dim) -> int:

@@ -27,7 +27,7 @@ from irc.ir.types import f32
 from irc.kernels.core.base import Array, Packed
 from irc.kernels.core.costs import costs_of, packing_cycles, relative, tile_cycles
 from irc.kernels.core.isa import Isa, vector_name
-from irc.kernels.core.problem import likely
+from irc.kernels.core.problem import fewest, likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import (
@@ -298,7 +298,7 @@ class StrassenGemmKernel(GemmKernel):
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         if problem.dtype != f32 or not problem.matrices or isa.tiles:  # cores with AMX do packed products at 0.97
             return
-        if not problem.m.is_const and problem.m.bounds()[0] < FEWEST_ROWS:
+        if not problem.m.is_const and fewest(problem.m) < FEWEST_ROWS:
             return
         for shape in costs_of(isa).tiles:
             tile = Tile(isa, f32, *shape)
