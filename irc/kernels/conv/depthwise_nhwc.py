@@ -58,11 +58,11 @@ IRC_INLINE void ${S}_taps($V *acc, const int inside, const $X *from, int64_t ste
 $columns}
 
 /* Applies the epilogue to n pixels of a vector of channels, and stores them. */
-IRC_INLINE void ${S}_finish(const ${S}_out *o, $V *acc, const int whole, int64_t pixel, int64_t n, int64_t channel) {
+IRC_INLINE void ${S}_finish(const ${S}_out *o, $V *acc, int64_t pixel, int64_t n, int64_t channel) {
     $Y *to = o->c + pixel * o->c_row + channel;
     IRC_FULL_UNROLL
     for (int p = 0; p < $P; p++, to += o->c_row) {
-        if (!whole && p >= n) return;
+        if (p >= n) return;
         $SY(to, ${S}_epilogue(o, acc[p], pixel + p, channel, $L));
     }
 }
@@ -92,13 +92,12 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
                 EACH(p < $P) acc[p] = ($V){0};
                 if (whole) {$fetch$unroll
                     for (int k = 0; k < $KH; k++, at += down) ${S}_taps(acc, 1, at, step, w + k * ($KW * $L), 0);
-                    ${S}_finish(o, acc, 1, pixel, $P, channel);
                 } else {
                     at += first * down;
                     for (int64_t k = first; k < stop; k++, at += down)
                         ${S}_taps(acc, 0, at, step, w + k * ($KW * $L), in);
-                    ${S}_finish(o, acc, 0, pixel, n, channel);
                 }
+                ${S}_finish(o, acc, pixel, n, channel);
             }
             if (ox == last) break;
         }
@@ -107,8 +106,15 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
 """
 _FETCH = """
                     if (g->far) {
-                        EACH(p < $P) __builtin_prefetch(at + ($KH - 1) * down + ($span + p) * step);
-                        EACH(p < $P) __builtin_prefetch(o->c + (pixel + $P + p) * o->c_row + channel, 1);
+                        const $X *next = at + ($KH - 1) * down + $span * step;
+                        const $Y *to = o->c + (pixel + $P) * o->c_row + channel;
+                        IRC_FULL_UNROLL
+                        for (int p = 0; p < $P; p++, next += step, to += o->c_row) {
+                            IRC_STEP(next);
+                            IRC_STEP(to);
+                            __builtin_prefetch(next);
+                            __builtin_prefetch(to, 1);
+                        }
                     }"""
 _MULTIPLIED = """\
                     acc += ${V}_load(g->w + (ky * $KW + kx) * $L) * ${LX}_part(at, g->channels);

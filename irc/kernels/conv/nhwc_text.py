@@ -37,12 +37,14 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
     const int64_t c_row = g->c_row, hop = g->hop, runs = g->runs, run = g->run$given;
     int64_t dy = g->dy;
     $V bv[$NV];
+    const $T *to = c;
     IRC_FULL_UNROLL
-    for (int i = 0; i < S * R; i++) {
+    for (int i = 0; i < S * R; i++, to += c_row) {
+        IRC_STEP(to);
         IRC_FULL_UNROLL
         for (int v = 0; v < W; v++) {
             acc[i][v] = ($V){0};
-            if (v * $L * $size % 64 == 0) __builtin_prefetch(c + i * c_row + v * $L, 1);
+            if (v * $L * $size % 64 == 0) __builtin_prefetch(to + v * $L, 1);
         }
     }
     for (int64_t q = g->n; q > 0; q--) {
@@ -75,7 +77,11 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
         }
     }
     if (first) return;
-    EACH(i < S * R, v < W) acc[i][v] += ${V}_load(c + i * c_row + v * $L);
+    IRC_FULL_UNROLL
+    for (int i = 0; i < S * R; i++, c += c_row) {
+        IRC_STEP(c);
+        EACH(v < W) acc[i][v] += ${V}_load(c + v * $L);
+    }
 }
 """
 

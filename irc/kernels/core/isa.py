@@ -309,6 +309,7 @@ HEAD = Piece(
 #define IRC_HELPER static inline __attribute__((unused))
 #define IRC_APART static __attribute__((noinline)) /* what is on its stack is not on its caller's */
 #define IRC_STRING(x) #x
+#define IRC_STEP(p) __asm__("" : "+r"(p)) /* an address from the one before: GCC would keep those of all rows */
 #ifdef __clang__
 #define IRC_FULL_UNROLL _Pragma("clang loop unroll(full)")
 #define IRC_UNROLL _Pragma("clang loop unroll_count(4)")

@@ -67,7 +67,12 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
         for (; left >= 4; left -= 4) {
             if (left % $line < 4) { /* a line of the cache of each row */
                 if (next) {
-                    EACH(i < R) __builtin_prefetch(a + next + i * a_row, 0, 2);
+                    const $T *line = a + next;
+                    IRC_FULL_UNROLL
+                    for (int i = 0; i < R; i++, line += a_row) {
+                        IRC_STEP(line);
+                        __builtin_prefetch(line, 0, 2);
+                    }
                 }
                 for (int64_t line = 0; line < hop; line++, ahead += $line) __builtin_prefetch(ahead, 0, 2);
             }

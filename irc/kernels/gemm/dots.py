@@ -58,7 +58,12 @@ IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict 
     for (; k >= $L; k -= $L, a += $L, b += $L) {
         EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
         if (far) {
-            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
+            const $T *next = a + R * a_row;
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++, next += a_row) {
+                IRC_STEP(next);
+                __builtin_prefetch(next);
+            }
         }
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {

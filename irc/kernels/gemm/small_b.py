@@ -116,19 +116,35 @@ $loops        if (so_far) {
 
 _STEPS = """\
     for (; left >= 4; left -= 4) {
-        if (far && left % $line < 4) { /* a line of the cache of each row */
-            EACH(i < R) __builtin_prefetch(a + (R + i) * a_row);
-        }
-        IRC_UNROLL
+$fetch        IRC_UNROLL
         for (int s = 0; s < 4; s++, a++, b += $NR) {
-            EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
-        }
+$step        }
     }
     for (; left > 0; left--, a++, b += $NR) {
-        EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+$step    }
+"""
+
+_STEPS_ROLLED = """\
+    for (; left > 0; left -= 4) {
+$fetch        for (int64_t s = left < 4 ? left : 4; s > 0; s--, a++, b += $NR) {
+$step        }
     }
+"""
+
+_STEP = """\
+            EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
+            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+"""
+
+_FETCH = """\
+        if (far && left % $line < 4) { /* a line of the cache of each row */
+            const $T *next = a + R * a_row;
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++, next += a_row) {
+                IRC_STEP(next);
+                __builtin_prefetch(next);
+            }
+        }
 """
 
 _INSTANCE = """
@@ -343,7 +359,9 @@ class SmallBGemmKernel(GemmKernel):
 
     def _products(self, given: Mapping[str, object]) -> str:
         """Print the loops of a tile's products."""
-        steps = fill(_STEPS, **given)
+        rolled = self.tile.isa.name == "avx512"  # products of a step are so many that its other instructions are few
+        each = fill(_STEP, **given)
+        steps = fill(_STEPS_ROLLED if rolled else _STEPS, **given, step=each, fetch=fill(_FETCH, **given))
         return fill(_DEEP, **given, loops=indent(steps, "    ")) if self.deep else fill(_SHORT, **given, loops=steps)
 
     @property

@@ -66,7 +66,12 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
     for (; b_row == $NR && k >= 4; k -= 4) {
         if (next && k % $line < 4) { /* a line of the cache of each row */
-            EACH(i < R) __builtin_prefetch(a + next + i * a_row);
+            const $T *line = a + next;
+            IRC_FULL_UNROLL
+            for (int i = 0; i < R; i++, line += a_row) {
+                IRC_STEP(line);
+                __builtin_prefetch(line);
+            }
         }
         IRC_UNROLL
         for (int s = 0; s < 4; s += U, a += U, b += U * $NR) {
