@@ -164,16 +164,25 @@ class TopKLoops:
         for j in range(0, slots, AT_ONCE):
             step(taker, index(j), min(AT_ONCE, slots - j), first=j)
         taker.put_in_order()
-        with b.for_((n - slots) // AT_ONCE, name="j") as j:
-            step(taker, j * AT_ONCE + slots, AT_ONCE)
+        if (n - slots) // AT_ONCE != 0:
+            with b.for_((n - slots) // AT_ONCE, name="j") as j:
+                step(taker, j * AT_ONCE + slots, AT_ONCE)
         if (n - slots) % AT_ONCE != 0:
             with b.for_((n - slots) % AT_ONCE, name="j") as j:
                 step(taker, index((n - slots) // AT_ONCE) * AT_ONCE + slots + j, 1)
 
     def _from_column(self, o: Expr, start: Expr, c: Expr, best: Best, t: Expr) -> Expr:
-        """Read an element of the best; vectors of elements from all over want places of 32 bits."""
+        """Read an element of the best; vectors of elements from all over want places of 32 bits.
+
+        Of few it is chosen: reading vectors of all takes less time than reading one's elements from all over.
+        """
         _, n, inner = self.x.shape
         place = best.places[c + t * best.side]
+        if n.const is not None and int(n) <= AT_ONCE:
+            *others, value = (self.x[o, Const(j, i64), start + c] for j in range(int(n)))
+            for j, other in reversed([*enumerate(others)]):
+                value = select(place.eq(j), other, value)
+            return value
         if not (n * inner).at_most(LAST):
             return self.x[o, place.cast(i64), start + c]
         flat = seen_as(self.x, [self.x.shape[0] * n * inner])
