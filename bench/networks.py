@@ -229,11 +229,16 @@ NETWORKS: dict[str, Callable[[bool], onnx.ModelProto]] = {
 
 
 def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
-    """Inputs for it: normally distributed; a mask leaves the last eighth of the tokens out."""
+    """Inputs for it: normally distributed, integers 0 or 1; a mask leaves the last eighth of the tokens out.
+
+    Sizes that a model leaves open are 1.
+    """
     random, found = np.random.default_rng(1), dict[str, np.ndarray[Any, Any]]()
     for value in model.graph.input:
-        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
-        found[value.name] = random.standard_normal(shape, np.float32)
+        shape = [d.dim_value or 1 for d in value.type.tensor_type.shape.dim]
+        kind = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        numbers = random.standard_normal(shape, np.float32)
+        found[value.name] = numbers.astype(kind) if kind.kind == "f" else (numbers > 0).astype(kind)
         if value.name == "mask":
             found[value.name] = np.zeros(shape, np.float32)
             found[value.name][..., -max(1, shape[-1] // 8) :] = -1e4
