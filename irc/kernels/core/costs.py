@@ -99,6 +99,7 @@ COSTS = {
         winograd_stream=9.0,
         winograd_near=18.0,
         winograd_again=math.inf,
+        blocks=0.9,
         dots=0.9,
     ),
     "avx2": Costs(
