@@ -10,8 +10,8 @@ from irc.opdef.builder import Builder
 from irc.ops.conv import Conv, ConvTranspose, GroupedConv, GroupedConvTranspose
 from irc.ops.layout import Reshape, Transpose, Unsqueeze
 from irc.ops.matmul import Gemm, MatMul
-from irc.passes.channel_scales import rescaled
-from irc.passes.recompose import alone, along_channels
+from irc.passes.channel_scales import rescaled, shifted
+from irc.passes.recompose import alone
 from irc.passes.simplify import is_all, order_of
 
 
@@ -84,14 +84,8 @@ def needless_sum(graph: Graph, node: Node) -> Value | None:
 
 def shift_of_convolution(graph: Graph, node: Node) -> Value | None:
     """Take a sum with one number a channel into the bias that the convolution before it has."""
-    for i, given in enumerate(node.operands):
-        numbers, made = along_channels(node.inputs[1 - i], given), given.producer
-        if numbers is not None and made is not None and len(made.inputs) == 3:
-            b = Builder(graph, node.name, node.loc)
-            found = rescaled(graph, b, given, None, numbers)
-            if found is not None:
-                return found
-    return None
+    has_bias = any(v.producer is not None and len(v.producer.inputs) == 3 for v in node.operands)
+    return shifted(graph, node) if has_bias else None
 
 
 def bias_of_product(graph: Graph, node: Node) -> Value | None:
