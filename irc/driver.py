@@ -41,6 +41,7 @@ from irc.version import VERSION
 if TYPE_CHECKING:
     import onnx
 
+    from irc.backends.c.files import Ready
     from irc.conversion import SaveOptions
     from irc.formats.document import RawModel
     from irc.ir.graph import Graph, Model, Value
@@ -383,43 +384,53 @@ def generate_c(model: Model, options: CompileOptions) -> Draft:
     c_compiler.require_libraries(options.target)
     compiler = c_compiler.require_compiler(options.target)
     target = c_compiler.resolve_target(options.target, compiler)
-    with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
-        draft = generate_sources(model, options, target)
+    compilation = libraries.Compilation(target, compiler, stack.FLAGS if stack.writes_graphs(compiler) else ())
+    try:
+        with choices.using(choices.Measured(measured_kernels(options, target, compiler))):
+            draft = generate_sources(model, options, target, ready=compilation.begin_texts)
+    except BaseException:
+        compilation.end()
+        raise
     names = sorted(draft.files)
     main, pool = (libraries.library_name(stem) for stem in (options.name or "model", "irc_rt"))
     others = {n: t for t in target.sets for n in names if n.startswith(member_prefix(draft.manifest["prefix"], t.name))}
 
     def finish(folder: Path) -> list[str]:
         graphs: list[str] = []
-        extra = stack.FLAGS if stack.writes_graphs(compiler) else ()
         with ThreadPoolExecutor(max_workers=1) as beside:  # who starts compilers has nothing to do meanwhile
             texts = beside.submit(lambda: stack.mentions_in(stack.sources_in(folder)))
             runtime = beside.submit(libraries.build_runtime, store.shared_folder("runtime"), compiler)
-            library = libraries.build(folder, names, target, compiler, main, extra, graphs, others)
+            library = libraries.build_with(compilation, folder, names, main, graphs, others)
         stack.note_stack(folder, manifest, graphs, texts.result(), compiler)
         shutil.copyfile(runtime.result(), folder / pool)
         return [library.name, pool]
 
     manifest = {**draft.manifest, "library": main, "pool": pool, "compiler": compiler.version}
-    return Draft(draft.files, manifest, finish)
+    return Draft(draft.files, manifest, finish, compilation.end)
 
 
 def generate_sources(
-    model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None = None
+    model: Model,
+    options: CompileOptions,
+    target: c_compiler.Target,
+    watch: Watch | None = None,
+    ready: Ready | None = None,
 ) -> Draft:
-    """sources(files), for each instruction set of the target."""
+    """sources(files), for each instruction set of the target; of one without a limit, `ready` gets kernels early."""
     if target.sets:
         from irc.instruction_sets import sources_of_sets
 
         return sources_of_sets(options, target, model.graph.name, partial(generate_sources, model))
     if options.max_ram is None:
-        return sources_of_one(model, options, target, watch)
+        return sources_of_one(model, options, target, watch, ready)
     from irc.memory_limit import within
 
     return within(options.max_ram, partial(sources_of_one, model, options, target, watch))
 
 
-def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None) -> Draft:
+def sources_of_one(
+    model: Model, options: CompileOptions, target: c_compiler.Target, watch: Watch | None, ready: Ready | None = None
+) -> Draft:
     """sources(files): copy → bind shapes → COMPILE_C → group → lower → memory → C."""
     from irc import pipelines
     from irc.backends.c import files
@@ -470,7 +481,7 @@ def sources_of_one(model: Model, options: CompileOptions, target: c_compiler.Tar
         "states": [name for name, *_ in program.states],
     }
     tell("writing C")
-    made: dict[str, Content] = dict(files.emit(program, plan, wanted))
+    made: dict[str, Content] = dict(files.emit(program, plan, wanted, ready))
     manifest["memory"] = {
         "context_bytes": files.constant_of(str(made[f"{wanted.main}.h"]), "CONTEXT_BYTES"),
         "weights_bytes": files.weights_bytes(program, wanted),

@@ -16,6 +16,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,11 +58,15 @@ class Artifact:
 
 @dataclass
 class Draft:
-    """An artefact to be written: files and manifest; `finish(folder)` makes further files and returns their names."""
+    """An artefact to be written: files and manifest; `finish(folder)` makes further files and returns their names.
+
+    close: ends what was begun for `finish`, which may not have been called.
+    """
 
     files: dict[str, Content]
     manifest: dict[str, Any]
     finish: Callable[[Path], list[str]] | None = None
+    close: Callable[[], None] | None = None
 
 
 def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artifact:
@@ -71,9 +76,12 @@ def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artif
     less those of the umask.  Raises OSError.
     """
     target = Path(folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = new_folder(target.parent, mode)
-    try:
+    with ExitStack() as at_the_end:
+        if draft.close is not None:
+            at_the_end.callback(draft.close)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = new_folder(target.parent, mode)
+        at_the_end.callback(shutil.rmtree, temporary, ignore_errors=True)
         step("packing and writing weights")
         texts = [name for name, content in draft.files.items() if isinstance(content, str)]
         for name in texts:
@@ -89,8 +97,6 @@ def write_artifact(folder: str | Path, draft: Draft, mode: int = 0o777) -> Artif
         made = seal(temporary, [*draft.files, *more], draft.manifest, known)
         publish(temporary, target)
         return Artifact(target, made)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def new_folder(parent: Path, mode: int = 0o777) -> Path:

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from time import perf_counter
 
@@ -41,6 +41,8 @@ C_COMPILER = "C compiler"
 """The step of `irc.diagnostics.progress` in which files are compiled, several at a time."""
 NOT_OF_THE_LIBRARY = ("main.c", "irc_rt.c")
 """Files of a folder of C that its library is made without."""
+Unit = tuple[str, bool, tuple[str, ...]]
+"""What is compiled of a file: its name, whether kernels, the macros that choose a part."""
 _STDERR_LINES = 12
 
 
@@ -50,8 +52,8 @@ def library_name(stem: str) -> str:
     return f"{stem}{suffix}"
 
 
-def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]:
-    """List what is compiled of a file: (its name, whether kernels, the macros that choose a part)."""
+def _units(folder: Path, source: str) -> list[Unit]:
+    """List what is compiled of a file."""
     if is_kernels(source):
         return [(source, True, ())]
     if ONLY_KERNELS in folder.joinpath(source).read_text("utf-8"):
@@ -59,10 +61,73 @@ def _units(folder: Path, source: str) -> list[tuple[str, bool, tuple[str, ...]]]
     return [(source, False, ())]
 
 
-def _effort(folder: Path, unit: tuple[str, bool, tuple[str, ...]]) -> tuple[bool, int]:
+def _effort(folder: Path, unit: Unit) -> tuple[bool, int]:
     """Rank how long the compiler takes for a part of a file: kernels, whose tiles it unrolls, longer than loops."""
     source, kernels, _ = unit
     return kernels, (folder / source).stat().st_size
+
+
+class Compilation:
+    """The compiling of the files of one library, several at a time: of some, before the others are written.
+
+    `extra` are flags for each file.
+    """
+
+    def __init__(self, target: Target, compiler: Compiler, extra: Sequence[str] = ()) -> None:
+        self.target, self.compiler, self.extra = target, compiler, extra
+        self._scratch = tempfile.TemporaryDirectory(prefix="irc-build-")
+        self._pool = ThreadPoolExecutor(max_workers=os.cpu_count() or 1)
+        self._running = _Running()
+        self._begun: dict[Future[tuple[str, float]], Path] = {}
+        self._files: set[str] = set()
+
+    @property
+    def scratch(self) -> Path:
+        """The folder of what the compilers write."""
+        return Path(self._scratch.name)
+
+    def begin_texts(self, files: Mapping[str, str]) -> None:
+        """Compile files that stand in no folder yet, and what they include."""
+        for name, text in files.items():
+            self.scratch.joinpath(name).write_text(text, "utf-8")
+        self.begin(self.scratch, [*files])
+
+    def begin(self, folder: Path, files: Sequence[str], others: Mapping[str, Target] | None = None) -> None:
+        """Compile the C files of `folder` among these, the longest first, but those that are being compiled.
+
+        `others` are targets of files that have another one.
+        """
+        sources = [f for f in files if f.endswith(".c") and f not in NOT_OF_THE_LIBRARY and f not in self._files]
+        units = [unit for f in sources for unit in _units(folder, f)]
+        for unit in sorted(units, key=lambda unit: _effort(folder, unit), reverse=True):
+            made = self.scratch / f"{len(self._begun)}.o"
+            target = (others or {}).get(unit[0], self.target)
+            self._begun[self._pool.submit(self._compile, folder, unit, target, made)] = made
+        self._files |= {*sources}
+
+    def _compile(self, folder: Path, unit: Unit, target: Target, made: Path) -> tuple[str, float]:
+        source, kernels, part = unit
+        began, compiler = perf_counter(), self.compiler
+        of_loops = () if kernels else gathers(target, compiler)
+        flags = [*optimisation(compiler, kernels), *of_loops, *COMMON, *target.flags, *self.extra]
+        arguments = [*flags, contraction(kernels), *part, "-c", source, "-o", str(made)]
+        _run(compiler, arguments, source, folder, self._running)
+        return " ".join([source, *part]), perf_counter() - began
+
+    def objects(self) -> list[str]:
+        """Wait for the objects. Returns their paths; CompileError IRC6003 of the first file that has an error."""
+        name, count = self.compiler.command[0], len(self._begun)
+        tell(f"{name}: 0 of {count} files", measure=C_COMPILER)
+        for done, unit in enumerate(as_completed(self._begun), start=1):
+            part_took(C_COMPILER, *unit.result())
+            tell(f"{name}: {done} of {count} files", measure=C_COMPILER)
+        return [str(made) for made in self._begun.values()]
+
+    def end(self) -> None:
+        """End the compilers, and remove what they made."""
+        self._running.end()
+        self._pool.shutdown(cancel_futures=True)
+        self._scratch.cleanup()
 
 
 def build(
@@ -72,55 +137,48 @@ def build(
     compiler: Compiler | None = None,
     library: str | None = None,
     extra: Sequence[str] = (),
+) -> Path:
+    """Compile C files of `folder` and link them to one shared library in it, as `build_with` does."""
+    compiler = compiler or require_compiler()
+    target = resolve_target(target, compiler) if isinstance(target, str) else target
+    return build_with(Compilation(target, compiler, extra), folder, files, library)
+
+
+def build_with(
+    compilation: Compilation,
+    folder: Path,
+    files: Sequence[str],
+    library: str | None = None,
     graphs: list[str] | None = None,
     others: Mapping[str, Target] | None = None,
 ) -> Path:
-    """Compile C files of `folder` (several at a time) and link them to one shared library in it.
+    """Compile C files of `folder`, those that are not being compiled yet, and link all to one shared library in it.
 
     `files` are names relative to `folder`; those that do not end in .c are left alone.  `library` is the name of
-    the result (default: that of the first file that is not kernels); it appears only when it is complete.  `others`
-    are targets of files that have another one.
-    graphs: gets what GCC writes of calls and frames where `extra` has `irc.toolchain.stack.FLAGS`.
-    CompileError IRC6003 carries the end of the compiler's message as notes.
+    the result (default: that of the first file that is not kernels); it appears only when it is complete.
+    `others` are targets of files that have another one.
+    graphs: gets what GCC writes of calls and frames where the compilation has `irc.toolchain.stack.FLAGS`.
+    CompileError IRC6003 carries the end of the compiler's message as notes.  The compilation is ended.
     """
-    compiler = compiler or require_compiler()
+    compiler = compilation.compiler
     folder = folder.resolve()
-    target = resolve_target(target, compiler) if isinstance(target, str) else target
     sources = [f for f in files if f.endswith(".c")]
     main = next((f for f in sources if not is_kernels(f) and f not in NOT_OF_THE_LIBRARY), sources[0])
     library = library or library_name(Path(main).stem)
-    with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
-        units = [unit for f in sources if f not in NOT_OF_THE_LIBRARY for unit in _units(folder, f)]
-        objects = [str(Path(scratch, f"{k}.o")) for k in range(len(units))]
-        running = _Running()
-
-        def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> tuple[str, float]:
-            source, kernels, part = unit
-            began = perf_counter()
-            flags = [*COMMON, *(others or {}).get(source, target).flags, *extra]
-            of_loops = () if kernels else gathers((others or {}).get(source, target), compiler)
-            chosen = [*optimisation(compiler, kernels), *of_loops, *flags, contraction(kernels), *part]
-            _run(compiler, [*chosen, "-c", source, "-o", result], source, folder, running)
-            return " ".join([source, *part]), perf_counter() - began
-
-        pairs = sorted(zip(units, objects, strict=True), key=lambda pair: _effort(folder, pair[0]), reverse=True)
-        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-            try:
-                tell(f"{compiler.command[0]}: 0 of {len(units)} files", measure=C_COMPILER)
-                begun = [pool.submit(one, *pair) for pair in pairs]  # the longest first: nobody waits for it at the end
-                for done, unit in enumerate(as_completed(begun), start=1):
-                    part_took(C_COMPILER, *unit.result())
-                    tell(f"{compiler.command[0]}: {done} of {len(units)} files", measure=C_COMPILER)
-            except BaseException:  # an interrupt, or one file's error: nobody waits for the others
-                running.end()
-                raise
+    try:
+        compilation.begin(folder, files, others)
+        objects = compilation.objects()
         if graphs is not None:
-            graphs += [path.read_text("utf-8", "replace") for path in sorted(Path(scratch).glob("*.ci"))]
+            graphs += [path.read_text("utf-8", "replace") for path in sorted(compilation.scratch.glob("*.ci"))]
         step("linking")
-        made = Path(scratch, library)
-        _run(compiler, ["-shared", *target.flags, *extra, *objects, "-o", str(made), "-lm"], library, folder)
-        step("finishing")
-        return made.replace(folder / library)
+        with tempfile.TemporaryDirectory(prefix=".build-", dir=folder) as scratch:
+            made = Path(scratch, library)
+            flags = ["-shared", *compilation.target.flags, *compilation.extra]
+            _run(compiler, [*flags, *objects, "-o", str(made), "-lm"], library, folder)
+            step("finishing")
+            return made.replace(folder / library)
+    finally:  # also of an interrupt, or of one file's error: nobody waits for the others
+        compilation.end()
 
 
 def runtime_sources() -> dict[str, str]:
@@ -139,7 +197,7 @@ def compile_units(
     vectors = target.name not in PRESETS or "asimd" in target.features
     units = [unit for f in files if _is_unit(f) for unit in _units(folder, f)]
 
-    def one(unit: tuple[str, bool, tuple[str, ...]], result: str) -> Path:
+    def one(unit: Unit, result: str) -> Path:
         source, kernels, part = unit
         flags = [*source_flags(kernels, vectors), *target.flags, *extra, *part]
         _run(compiler, [*flags, "-c", source, "-o", result], source, folder)

@@ -87,6 +87,11 @@ class Unit:
         self.helpers.add(name)
         return f"irc_{name}"
 
+    def add_kernel(self, kernel: Kernel) -> None:
+        """Make a kernel one of the program's, unless an equal one is."""
+        self.kernels.setdefault(kernel.symbol, kernel)
+        self.kernel_names.add(kernel.symbol)
+
 
 @dataclass(frozen=True)
 class Local:
@@ -305,8 +310,7 @@ class Frame:
 
     def kernel(self, s: KernelCall) -> None:
         """Print a call of a kernel: pointers read, written and scratch, then sizes."""
-        self.unit.kernels.setdefault(s.kernel.symbol, s.kernel)
-        self.unit.kernel_names.add(s.kernel.symbol)
+        self.unit.add_kernel(s.kernel)
         self.pool = True
         starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
         places = zip((*s.reads, *s.writes), starts, strict=True)
