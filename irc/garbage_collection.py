@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
 
-_RARELY = (100_000, 20, 20)
+_RARELY = (500_000, 20, 20)
 """Objects that are made before the youngest are looked at, and how often that is done before older ones are, too."""
 
 

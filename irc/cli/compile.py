@@ -82,7 +82,8 @@ def command(model: str, output: str | None, shapes: tuple[str, ...], bounds: tup
     them.  `irc cache clear` forgets them.  Other kernels add in another order: results can differ in the last bits.
 
     --timings lists the steps that were made, which are few where the artefact was in the cache; files that the C
-    compiler works on at the same time are listed below its line, each with the time from its beginning to its end.
+    compiler works on at the same time are listed below its line, each with the time from its beginning to its end;
+    kernels are compiled while the other files are printed, and its line is the time from then on.
     """
     began, timings, as_json = time.perf_counter(), options.pop("timings"), options.pop("as_json")
     options |= _single_file(options.pop("single_file"), options["backend"], options["emit"])

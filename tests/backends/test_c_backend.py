@@ -216,7 +216,7 @@ def test_embedded_weights(dtype: DType, tmp_path: Path) -> None:
 
 
 def test_large_programs_are_divided(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("irc.backends.c.files.PART", 100)
+    monkeypatch.setattr("irc.backends.c.files.LOOPS_PART", 100)
     program = two_layers(40, rows=64, columns=8)
     library = Library(program, tmp_path)
     assert [n for n in library.files if n.endswith(".c")] == ["model_1.c", "model_2.c", "model.c"]

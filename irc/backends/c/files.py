@@ -21,7 +21,7 @@ from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
 from irc.backends.c.function import Kernel, Signature, Unit
 from irc.backends.c.interface import INTERFACE, Interface, context, header
-from irc.backends.c.kernel_files import PART, divide, parts_of, together
+from irc.backends.c.kernel_files import LOOPS_PART, divide, parts_of, together
 from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
 from irc.backends.c.project import ObjectFile, Project, cmake, main_c, makefile
@@ -71,9 +71,7 @@ class EmitOptions:
         return f"{self.stem}_{name}" if self.stem else name
 
 
-def emit(
-    program: Program, plan: MemoryPlan, options: EmitOptions | None = None, ready: Ready | None = None
-) -> Files:
+def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None, ready: Ready | None = None) -> Files:
     """Print the files of the artefact, by name: text of C files, weights.bin in pieces."""
     options = options or EmitOptions()
     prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
@@ -163,9 +161,9 @@ def object_files(files: Files, vectors: bool) -> list[ObjectFile]:
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
     """Divide the groups: those of the main file, and those of each further one, which are compiled in parallel."""
     total = sum(len(g.text) for g in groups)
-    if options.weights == "embed" or total <= PART // 2:
+    if options.weights == "embed" or total <= LOOPS_PART // 5:
         return groups, []
-    return [], parts_of(groups, lambda g: len(g.text), -(-total // PART))
+    return [], parts_of(groups, lambda g: len(g.text), -(-total // LOOPS_PART))
 
 
 def _shared(g: Signature) -> str:

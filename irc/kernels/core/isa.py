@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 from irc.ir.types import DType, bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 from irc.kernels.core.text import Piece, piece
@@ -332,7 +333,8 @@ def vector_name(lanes: int, dtype: DType) -> str:
     return f"irc_{dtype.name}x{lanes}"
 
 
-def vector_type(lanes: int, dtype: DType) -> list[Piece]:
+@cache
+def vector_type(lanes: int, dtype: DType) -> tuple[Piece, ...]:
     """Print one vector type and its functions; needs `HEAD`."""
     scalar, integer = C_TYPES[dtype.name]
     names: dict[str, object] = {
@@ -347,7 +349,7 @@ def vector_type(lanes: int, dtype: DType) -> list[Piece]:
         "halves": "".join(_halves(lanes)),
         "absolute": "0x7fffffff" if dtype.name == "f32" else "0x7fffffffffffffff",
     }
-    return [piece(name, code, *defines, **names) for name, code, defines in _VECTOR]
+    return tuple(piece(name, code, *defines, **names) for name, code, defines in _VECTOR)
 
 
 def _halves(lanes: int) -> Iterator[str]:
