@@ -457,9 +457,7 @@ def sources_of_one(
     requirements.require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
     weights = "embed" if options.weights == "embed" else "file"
-    if options.name is not None:
-        manifest["prefix"] = options.name
-    prefix = manifest["prefix"]
+    manifest["prefix"] = prefix = manifest["prefix"] if options.name is None else options.name
     wanted = files.EmitOptions(
         prefix,
         options.name,
