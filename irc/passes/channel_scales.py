@@ -8,6 +8,8 @@ results differ by roundings.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from irc.arrays import Array
@@ -45,22 +47,22 @@ def factor_and_shift(node: Node) -> tuple[Array, Array] | None:
 
 def scaled(graph: Graph, node: Node) -> Value | None:
     """Take a product with one number a channel into the weights of the convolution before it."""
-    for i, given in enumerate(node.operands):
-        numbers = along_channels(node.inputs[1 - i], given)
-        if numbers is not None:
-            b = Builder(graph, node.name, node.loc)
-            found = rescaled(graph, b, given, numbers, np.zeros_like(numbers))
-            if found is not None:
-                return found
-    return None
+    return _with_channels(graph, node, lambda numbers: (numbers, np.zeros_like(numbers)))
 
 
 def shifted(graph: Graph, node: Node) -> Value | None:
     """Take a sum with one number a channel into the bias of the convolution before it."""
+    return _with_channels(graph, node, lambda numbers: (None, numbers))
+
+
+def _with_channels(
+    graph: Graph, node: Node, factor_and_shift: Callable[[Array], tuple[Array | None, Array]]
+) -> Value | None:
+    """Take the operand that has one number a channel into the convolution that computes the other one."""
     for i, given in enumerate(node.operands):
         numbers = along_channels(node.inputs[1 - i], given)
         if numbers is not None:
-            found = rescaled(graph, Builder(graph, node.name, node.loc), given, None, numbers)
+            found = rescaled(graph, Builder(graph, node.name, node.loc), given, *factor_and_shift(numbers))
             if found is not None:
                 return found
     return None

@@ -133,7 +133,9 @@ def _has_long_sums(node: Node, epilogue: Epilogue) -> bool:
 def _clamped(node: Node, epilogue: Epilogue) -> Clamped:
     """Take an epilogue's last clamp apart, where its bounds may be read."""
     found = Clamped(epilogue.expr)
-    while _has_long_sums(node, epilogue) and isinstance(found.base, Bin) and found.base.op in ("min", "max"):
+    if not _has_long_sums(node, epilogue):
+        return found
+    while isinstance(found.base, Bin) and found.base.op in ("min", "max"):
         a, b = found.base.parts
         bound, base = (a, b) if isinstance(a, Const) else (b, a)
         name = "low" if found.base.op == "max" else "high"

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import irc
 from irc.backends.c import prelude
-from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, with_operands
+from irc.backends.c.sizes import LARGEST_SIZE, LIMIT, CheckedSizes, Sizes, dim_text, with_operands
 from irc.backends.c.text import CName
 from irc.diagnostics.codes import runtime
 from irc.expr import Load
@@ -71,6 +71,16 @@ def function_of(rng: np.random.Generator, symbols: list[Dim], depth: int) -> Dim
     }[str(rng.choice(["floordiv", "ceildiv", "mod", "min", "max"]))]()
 
 
+def random_product(rng: np.random.Generator, symbols: list[Dim]) -> Dim:
+    """A product of sums with one symbol or quotient each, and now and then something more."""
+    atoms = [*symbols, *((s - 1) // 32 for s in symbols)]
+    chosen = rng.permutation(len(atoms))[: rng.integers(2, 5)]
+    product = math.prod(
+        (int(rng.integers(1, 5)) * atoms[k] + int(rng.integers(-2, 3)) for k in chosen), start=Dim.of(8)
+    )
+    return product + int(rng.choice([0, 0, 0, 8]))
+
+
 @cache
 def factors_of(dim: Dim) -> list[tuple[int, list[Dim]]]:
     """The terms: the absolute value of each coefficient, and its factors."""
@@ -86,7 +96,8 @@ def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
     """Any sum, product and quotient of sizes: refused, or what Python computes; refused only for their own size."""
     rng = np.random.default_rng(6105)
     symbols = {n: CName(n) for n in "ABC"}
-    dims = [random_dim(rng, [Dim.symbol(s) for s in symbols], 2) for _ in range(60)]
+    made = [Dim.symbol(s) for s in symbols]
+    dims = [random_dim(rng, made, 2) for _ in range(60)] + [random_product(rng, made) for _ in range(30)]
     helpers = set[str]()
     text: list[str] = []
 
@@ -121,6 +132,21 @@ def test_accepted_sizes_are_computed_exactly(tmp_path: Path) -> None:
                 largest = max(largest_sum(d, known) for d in operands[k])
                 assert largest > LIMIT - (LIMIT >> 20), (str(dim), values)
     assert accepted > 10000 and refused > 10000
+
+
+def test_products_are_printed_as_products() -> None:
+    a, b, c = (Dim.symbol(n) for n in "abc")
+    texts = {
+        64 * (a + 1) * (b + 1) * c: "64 * c * (a + 1) * (b + 1)",
+        (2 * a - 3) * (b + 1): "(2 * a - 3) * (b + 1)",
+        3 * a * b + 3 * a: "3 * a * (b + 1)",
+        a * b + a + b + 2: "a * b + a + b + 2",
+        2 * a + 2: "2 * a + 2",
+        -(a + 1) * (b - 1): "(a + 1) * (-b + 1)",
+        (a // 2) * (b + 1) + a // 2: "(a / 2) * (b + 2)",
+        a // 2: "a / 2",
+    }
+    assert [dim_text(dim, str, str) for dim in texts] == [*texts.values()]
 
 
 # ------------------------------------------------------------------------------------------------------- whole models

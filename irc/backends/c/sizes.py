@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from irc.backends.c.expr import integer
 from irc.backends.c.names import Names
@@ -32,17 +32,68 @@ _BELOW_LIMIT = "0x1.fffffffp61"
 # -------------------------------------------------------------------- text
 def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
     """Print a size as a C expression over its symbols."""
+    text = _product([_sum(d, lambda a: _atom_text(a, symbol, helper), _integer) for d in factors(dim)])
+    (monomial, c), *more = dim.terms
+    alone = not more and len(monomial) == 1 and abs(c) == 1
+    return text.replace("(", "", 1)[:-1] if alone and c > 0 and text.startswith("(") else text
+
+
+def _integer(c: int) -> str:
+    return integer(c, "i64")[0]
+
+
+def _product(texts: Sequence[str]) -> str:
+    """Print a product, of which sums stand in parentheses."""
+    return texts[0] if len(texts) == 1 else " * ".join(f"({t})" if " + " in t or " - " in t else t for t in texts)
+
+
+def _sum(dim: Dim, atom: Callable[[Atom], str], number: Callable[[int], str]) -> str:
+    """Print the terms of a size, constants last."""
     parts: list[str] = []
-    ordered = sorted(dim.terms, key=lambda t: -len(t[0]))  # constants last
-    for monomial, c in ordered:
-        factors = [_atom_text(a, symbol, helper) for a in monomial]
-        if abs(c) != 1 or not monomial:
-            factors.insert(0, integer(abs(c), "i64")[0])
+    for monomial, c in sorted(dim.terms, key=lambda t: -len(t[0])):
+        product = [number(abs(c))] * (abs(c) != 1 or not monomial) + [atom(a) for a in monomial]
         sign = ("-" if c < 0 else "") if not parts else ("- " if c < 0 else "+ ")
-        parts.append(sign + " * ".join(factors))
-        if len(dim.terms) == 1 and len(factors) == 1 and factors[0].startswith("("):
-            return sign + factors[0][1:-1] if c > 0 else parts[0]
+        parts.append(sign + " * ".join(product))
     return " ".join(parts)
+
+
+def factors(dim: Dim) -> list[Dim]:
+    """Write a size as a product of sums with fewer symbols and functions in all, where one is seen; else as it is.
+
+    Multiplied out, no two of their terms are of one kind.  So what bounds the sum of the absolute values of all terms
+    of the size bounds the product, and the product of some of them, too.
+    """
+    if len(dim.terms) == 1:
+        return [dim]
+    common = Counter(dim.terms[0][0])
+    for monomial, _ in dim.terms:
+        common &= Counter(monomial)
+    alone = Dim({tuple(sorted(common.elements(), key=str)): math.gcd(*(c for _, c in dim.terms))})
+    left = dim.exact_div(alone)
+    assert left is not None
+    found = [alone] * (alone != 1)
+    while pair := _without_factor(left):
+        found, left = [*found, pair[0]], pair[1]
+    found += [left] * (left != 1)
+    return found if sum(map(_atoms, found)) < _atoms(dim) else [dim]
+
+
+def _atoms(dim: Dim) -> int:
+    return sum(len(monomial) for monomial, _ in dim.terms)
+
+
+def _without_factor(dim: Dim) -> tuple[Dim, Dim] | None:
+    """Write a size as n a + k, a symbol or a function times a number and another number, times what is without a."""
+    for atom in dict.fromkeys(a for monomial, _ in dim.terms for a in monomial):
+        having = {tuple(a for a in m if a != atom): c for m, c in dim.terms if m.count(atom) == 1}
+        others = {m: c for m, c in dim.terms if atom not in m}
+        if having.keys() != others.keys() or len(having) + len(others) != len(dim.terms):
+            continue
+        n, k = next((having[m], c) for m, c in others.items())
+        n, k = n // math.gcd(n, k), k // math.gcd(n, k)
+        if all(having[m] * k == c * n for m, c in others.items()):
+            return Dim({(atom,): n, (): k}), Dim({m: c // n for m, c in having.items()})
+    return None
 
 
 def _atom_text(atom: Atom, symbol: Callable[[str], str], helper: Callable[[str], str]) -> str:
@@ -216,11 +267,10 @@ class CheckedSizes(Sizes):
 
     def _sum(self, terms: Mapping[Monomial, int]) -> str:
         """Add up all terms, in double."""
-        parts: list[str] = []
-        for monomial, c in sorted(terms.items(), key=lambda t: -len(t[0])):
-            factors = [f"{self.helper('factor')}({self._name(self._symbol(a).name)})" for a in monomial]
-            parts.append(" * ".join([f"{float(c)!r}"] * (c != 1 or not factors) + factors))
-        return " + ".join(parts)
+        return _product([_sum(d, self._factor, lambda c: repr(float(c))) for d in factors(Dim(terms))])
+
+    def _factor(self, atom: Atom) -> str:
+        return f"{self.helper('factor')}({self._name(self._symbol(atom).name)})"
 
 
 def _covers(known: Mapping[Monomial, int], terms: Mapping[Monomial, int]) -> bool:

@@ -328,6 +328,23 @@ HEAD = Piece(
 )
 
 
+FETCH_ROWS = piece(
+    "IRC_FETCH_ROWS",
+    """
+/* Fetches a line of the cache of each of R rows, which are so many bytes apart. */
+IRC_INLINE void irc_fetch_rows(const int R, const void *first, int64_t apart) {
+    const char *line = first;
+    IRC_FULL_UNROLL
+    for (int i = 0; i < R; i++, line += apart) {
+        IRC_STEP(line);
+        __builtin_prefetch(line);
+    }
+}
+""",
+    "irc_fetch_rows",
+)
+
+
 def vector_name(lanes: int, dtype: DType) -> str:
     """Name the C type of a vector of `lanes` elements."""
     return f"irc_{dtype.name}x{lanes}"

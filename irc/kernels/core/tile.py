@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType, f32
 from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import C_TYPES, HEAD, ISAS, Isa, vector_name, vector_type
+from irc.kernels.core.isa import C_TYPES, FETCH_ROWS, HEAD, ISAS, Isa, vector_name, vector_type
 from irc.kernels.core.text import Part, fill, piece, tile_body
 from irc.kernels.vector.vecmath import definitions
 
@@ -239,9 +239,9 @@ def names(tile: Tile) -> dict[str, object]:
 
 
 def prelude(tile: Tile, epilogue: Epilogue) -> list[Part]:
-    """List the vector types and functions that the kernel uses."""
+    """List the vector types and functions that the kernel uses, and what fetches rows."""
     types = [vector_type(lanes, tile.dtype) for lanes in sorted({4, tile.lanes})]
-    return [HEAD, *types, definitions(epilogue.functions(), tile.lanes, tile.dtype)]
+    return [HEAD, FETCH_ROWS, *types, definitions(epilogue.functions(), tile.lanes, tile.dtype)]
 
 
 @dataclass(frozen=True)

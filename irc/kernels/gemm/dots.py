@@ -57,14 +57,7 @@ IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict 
     EACH(i < R, c < C) all[i][c] = ($V){0};
     for (; k >= $L; k -= $L, a += $L, b += $L) {
         EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
-        if (far) {
-            const $T *next = a + R * a_row;
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++, next += a_row) {
-                IRC_STEP(next);
-                __builtin_prefetch(next);
-            }
-        }
+        if (far) irc_fetch_rows(R, a + R * a_row, a_row * $size);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             $V x = ${V}_load(a + i * a_row);

@@ -137,14 +137,7 @@ _STEP = """\
 """
 
 _FETCH = """\
-        if (far && left % $line < 4) { /* a line of the cache of each row */
-            const $T *next = a + R * a_row;
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++, next += a_row) {
-                IRC_STEP(next);
-                __builtin_prefetch(next);
-            }
-        }
+        if (far && left % $line < 4) irc_fetch_rows(R, a + R * a_row, a_row * $size);
 """
 
 _INSTANCE = """

@@ -65,14 +65,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
     for (; b_row == $NR && k >= 4; k -= 4) {
-        if (next && k % $line < 4) { /* a line of the cache of each row */
-            const $T *line = a + next;
-            IRC_FULL_UNROLL
-            for (int i = 0; i < R; i++, line += a_row) {
-                IRC_STEP(line);
-                __builtin_prefetch(line);
-            }
-        }
+        if (next && k % $line < 4) irc_fetch_rows(R, a + next, a_row * $size);
         IRC_UNROLL
         for (int s = 0; s < 4; s += U, a += U, b += U * $NR) {
 $packed        }
