@@ -37,7 +37,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, flat, symbol
 from irc.kernels.core.workspace import DIVIDE, aligned
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.split_bf16 import bf16_terms
 from irc.kernels.split_bf16.bf16_terms import CHUNK, TILE_ROWS, Meanwhile
 from irc.kernels.vector.lanes import exp_below, folds, square

@@ -27,7 +27,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, body_of, heights_of, names
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.vector.lanes import dots, exp_below, folds, square
 
 WIDEST = 512  # elements of a row of Q or V, at most

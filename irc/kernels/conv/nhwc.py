@@ -34,7 +34,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, Piece, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.vector import bf16_io
 from irc.kernels.vector.pixels import STRIDES, slot_starts
 

@@ -35,7 +35,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.vector.lanes import square
 from irc.kernels.vector.pixels import channel_slots
 from irc.opdef.window import taps_inside

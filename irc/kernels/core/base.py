@@ -63,6 +63,10 @@ class Kernel(Generic[P]):
         """Estimate the cycles of one core for a call, by `irc.kernels.core.costs`, unknown sizes by `likely`."""
         raise NotImplementedError
 
+    def imbalance(self, problem: P) -> float:
+        """Estimate how many times as long as half of the work the longer share of two threads takes: 1 to 2."""
+        return 1.0
+
     @classmethod
     def best(cls, problem: P, isa: Isa) -> Self | None:
         """Select the cheapest variant of this kernel; None if there is none."""

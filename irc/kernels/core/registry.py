@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,10 +41,13 @@ def load_all() -> None:
 
 
 def candidates(problem: P, isa: Isa) -> Mapping[str, Kernel[P]]:
-    """List the kernels that solve a problem on an instruction set, by their labels, the cheapest first."""
+    """List the kernels that solve a problem on an instruction set, by their labels, the cheapest first.
+
+    A program runs on any number of threads: the cheapest has the least product of the times of one and of two.
+    """
     load_all()
     kernels = [k for cls in KERNELS.get(type(problem), ()) for k in cls.candidates(problem, isa)]
-    labels = {k.label: k for k in sorted(kernels, key=lambda k: k.cycles(problem))}
+    labels = {k.label: k for k in sorted(kernels, key=lambda k: k.cycles(problem) * math.sqrt(k.imbalance(problem)))}
     assert len(labels) == len(kernels), f"candidates of {problem} share a label"
     return labels
 

@@ -20,20 +20,11 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
-from irc.kernels.gemm import in_place
-from irc.kernels.gemm.packed import (
-    COLUMNS_PER_TASK,
-    LONGEST_SUM,
-    PARTS,
-    SPLIT,
-    TILES_PER_TASK,
-    WAYS,
-    WIDE,
-    WORTHWHILE,
-    GemmKernel,
-)
+from irc.kernels.gemm import in_place, tasks
+from irc.kernels.gemm.packed import LONGEST_SUM, SPLIT, WAYS, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import is_small
+from irc.kernels.gemm.tasks import WORTHWHILE
 
 LINE = 64
 """Bytes of a line of the caches."""
@@ -211,8 +202,7 @@ class BlocksGemmKernel(GemmKernel):
             "sum": LONGEST_SUM,
             "deep": DEEP,
             "room": self._room,
-            "TT": TILES_PER_TASK,
-            "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
+            **tasks.names(tasks.columns(t)),
             "worthwhile": WORTHWHILE,
         }
         return [
@@ -223,13 +213,13 @@ class BlocksGemmKernel(GemmKernel):
             fill(SPLIT, **given),
             fill(_RANGE, **given),
             fill(
-                PARTS,
+                tasks.PARTS,
                 **given,
                 slot_starts=self.slot_starts(),
                 packed_b="g->b + i * g->b_batch0 + j * g->b_batch1",
                 rows="g->m",
                 columns="g->n",
-                wide=WIDE,
+                wide=tasks.WIDE,
             ),
             fill(_ENTRY, **given, **self.interface),
         ]

@@ -15,8 +15,8 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.text import Part, fill
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of
-from irc.kernels.gemm.packed import WORTHWHILE
 from irc.kernels.gemm.problem import GemmProblem, Narrow, multiply
+from irc.kernels.gemm.tasks import WORTHWHILE
 
 WIDTHS = (4, 2)
 """Vectors of columns in a tile."""

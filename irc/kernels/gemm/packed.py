@@ -29,14 +29,13 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
+from irc.kernels.gemm import tasks
 from irc.kernels.gemm.abreast import ABREAST, ONE_ROW, row_cycles
 from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
 from irc.kernels.vector.lanes import square
 
 ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages of memory than are found quickly
-TILES_PER_TASK = 4
-COLUMNS_PER_TASK = 32
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 LINE = 64  # bytes of a line of the caches
 WAYS, WAY = 8, 4096  # lines at places a multiple of so many bytes apart that the first cache holds
@@ -49,7 +48,6 @@ EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind 
 ONE_LINE = 0.45  # of them, what one row takes in halves where a row of a panel is a line: caches give lines in order
 NEAR = 8  # of such rows, how far the fetching of B is ahead of one row of A
 SECOND_CACHES = 4  # of so many the caches are taken to hold an A that is read in place
-WORTHWHILE = 100_000  # products below which one thread does all
 
 _PACK_ROWS = """
 /* rows x k values of A as [k][rows]: squares are transposed in registers.  Up to $L more elements are overwritten. */
@@ -252,44 +250,6 @@ $one_row    const ${S}_rows m = ${S}_split(g->m);
 }
 """
 
-PARTS = """
-/* Tasks: ranges of rows x ranges of columns of every matrix, in an order in which neighbours, which are done together,
- * share more. */
-typedef struct {
-    int64_t tiles, columns, down, across, inner, outer;
-} ${S}_plan;
-
-IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
-    const int64_t tiles = ${S}_split($rows).tiles, columns = $columns;
-    const int64_t down = (tiles + $TT - 1) / $TT, across = (columns + $NT - 1) / $NT;
-    const int wide = $wide;
-    return (${S}_plan){tiles, columns, down, across, wide ? down : across, wide ? across : down};
-}
-
-static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
-    const ${S}_args *g = given;
-    const ${S}_plan plan = ${S}_tasks(g);
-    while (begin < end) {
-        const int64_t first = begin % plan.inner, line = begin / plan.inner % plan.outer;
-        const int64_t image = begin / plan.inner / plan.outer, left = end - begin;
-        int64_t run = plan.inner - first < left ? plan.inner - first : left, lines = 1;
-        if (run == plan.inner) lines = left / run < plan.outer - line ? left / run : plan.outer - line;
-        const int wide = $wide;
-        const int64_t row0 = wide ? first : line, row1 = row0 + (wide ? run : lines);
-        const int64_t at0 = wide ? line : first, at1 = at0 + (wide ? lines : run);
-        const int64_t i = image / g->batch1, j = image % g->batch1;
-        ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
-        const $T *b = $packed_b;
-        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, own, plan.tiles * row0 / plan.down,
-                   plan.tiles * row1 / plan.down, at0 * $NT, at1 * $NT < plan.columns ? at1 * $NT : plan.columns);
-        begin += run * lines;
-    }
-}
-"""
-"""Tasks of `rows` of A, cut into tiles, and `columns` of B, which call `NAME_range`; wide: whether those in a column,
-and not those in a row, follow one another."""
-WIDE = "g->n > g->m"
-
 ENTRY = """
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
@@ -328,6 +288,7 @@ class GemmKernel(Kernel[GemmProblem]):
 
     problem = GemmProblem
     reads_in_place = False  # tiles of A, which are not packed
+    by_ranges = True  # as `irc.kernels.gemm.tasks` divides it among threads
 
     @classmethod
     def design(
@@ -354,6 +315,9 @@ class GemmKernel(Kernel[GemmProblem]):
             packing += -(-n // self.tile.panel) * self.tile.panel * k * costs.pack + self._packed_apart(problem)
         apart = m * n * self.tile.dtype.itemsize / LINE * costs.stored_apart
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * (packing + apart)
+
+    def imbalance(self, problem: GemmProblem) -> float:
+        return tasks.imbalance(problem, self.tile, self.narrow) if self.by_ranges else 1.0
 
     def _packed_apart(self, problem: GemmProblem) -> float:
         """Estimate the cycles that a B which is packed with all others of a call is on its way between caches."""
@@ -493,10 +457,9 @@ class GemmKernel(Kernel[GemmProblem]):
             "S": s,
             "Y": names(t)["T"],
             "Q": vector_name(4, t.dtype),
-            "TT": TILES_PER_TASK,
-            "NT": -(-COLUMNS_PER_TASK // t.panel) * t.panel,
+            **tasks.names(tasks.columns(t)),
             "room": self._room,
-            "worthwhile": WORTHWHILE,
+            "worthwhile": tasks.WORTHWHILE,
             "TN": SKINNY_COLUMNS,
             "far": NEAR if self.heights == (1,) and self.tile.panel * self.tile.dtype.itemsize == LINE else AHEAD,
             "sum": LONGEST_SUM,
@@ -525,7 +488,9 @@ class GemmKernel(Kernel[GemmProblem]):
             prelude(t, self.epilogue),
             DIVIDE,
             *rows,
-            fill(PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n", wide=WIDE),
+            fill(
+                tasks.PARTS, **given, slot_starts=starts, packed_b=packed, rows="g->m", columns="g->n", wide=tasks.WIDE
+            ),
             fill(ENTRY, **given, **self.interface, pack="" if self.b_constant else fill(_PACK, **given)),
         ]
 

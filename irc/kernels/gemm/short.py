@@ -24,8 +24,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.packed import WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.tasks import WORTHWHILE
 
 MOST_PRODUCTS = 8
 """Products of a sum at most."""
@@ -165,6 +166,8 @@ class ShortGemmKernel(GemmKernel):
 
     `tile` has the rows that meet a vector of B at once.
     """
+
+    by_ranges = False
 
     products: int = 1
 

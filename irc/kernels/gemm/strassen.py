@@ -43,8 +43,10 @@ from irc.kernels.core.tile import (
     table_of,
 )
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, PARTS, SPLIT, WORTHWHILE, GemmKernel, packing_rows
+from irc.kernels.gemm import tasks
+from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, SPLIT, GemmKernel, packing_rows
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
+from irc.kernels.gemm.tasks import WORTHWHILE
 
 ALIKE = 8.0
 """Times that the norms of rows, and of columns, differ at most that share products."""
@@ -294,6 +296,8 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 class StrassenGemmKernel(GemmKernel):
     """A matrix product with a constant B by Strassen's algorithm."""
 
+    by_ranges = False
+
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         if problem.dtype != f32 or not problem.matrices or isa.tiles:  # cores with AMX do packed products at 0.97
@@ -377,10 +381,10 @@ class StrassenGemmKernel(GemmKernel):
             "S": s,
             "Q": vector_name(4, t.dtype),
             "whole": table_of(t.name, variants, t.vectors),
+            **tasks.names(t.panel),
             "TT": f"{s}_high(tiles, columns)",
             "few": FEW_PANELS,
             "held": HELD,
-            "NT": t.panel,
             "worthwhile": WORTHWHILE,
             "sum": LONGEST_SUM,
             "most": self._most,
@@ -404,7 +408,7 @@ class StrassenGemmKernel(GemmKernel):
             fill(SPLIT, **given),
             fill(_PACK, **given),
             fill(_RANGE, **given),
-            fill(PARTS, **given, packed_b=packed, wide=f"{s}_split((g->m + 1) / 2).tiles <= {self._most}"),
+            fill(tasks.PARTS, **given, packed_b=packed, wide=f"{s}_split((g->m + 1) / 2).tiles <= {self._most}"),
             fill(ENTRY, **given, **self.interface, pack=""),
         ]
 

@@ -22,8 +22,9 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import LONGEST_SUM, WORTHWHILE, GemmKernel
+from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.tasks import WORTHWHILE
 
 MOST_ROWS = 4
 """Rows of A at most, and rows of B that meet them at once, where there are registers for their products."""
@@ -143,6 +144,8 @@ void $S($parameters) {
 @kernel
 class StreamsGemmKernel(GemmKernel):
     """A matrix product of few rows whose B is not constant, its rows contiguous (`b_col` is 1)."""
+
+    by_ranges = False
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:

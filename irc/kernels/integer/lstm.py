@@ -25,7 +25,7 @@ from irc.kernels.core.reference import strided
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import SETS, STEP, Unit
 from irc.kernels.integer.tile import BytesTile

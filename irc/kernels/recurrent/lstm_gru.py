@@ -29,7 +29,7 @@ from irc.kernels.core.reference import strided
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, heights_of, names, prelude
-from irc.kernels.gemm.packed import WORTHWHILE
+from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.recurrent.problem import GATES, Cell, Direction, RecurrentProblem
 from irc.kernels.vector.vecmath import definitions
 
