@@ -6,8 +6,8 @@ that follow go before the rearrangement: they become the convolution's, and work
 
 Where o + pad is no multiple of s, q starts and ends at another place for each remainder, and that Conv computes more
 than is kept.  On small planes that is much, so that each remainder is a Conv of its own there.  Of one pixel a matrix
-product is left.  Where none of this
-is cheaper than the kernel of the ConvTranspose itself (irc/kernels/conv/transposed_nchw.py), it stays.
+product is left.  Where none of this is cheaper than the kernel of the ConvTranspose itself
+(irc/kernels/conv/transposed_nchw.py), it stays.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from irc.passes.replace import replace_value
 from irc.selection.conv_transpose import problem_of
 from irc.selection.layouts import LAYOUTS, cycles_in
 
-CLEARLY, CLEARLY_LAST = 1.07, 1.2
-"""How many times the cycles of what it is rewritten to the kernel of a ConvTranspose may be estimated to take: that
-reads and stores parts, of which estimates leave out what comes between them; and the same among layers with the
-channels last."""
-MOVED, INTERLEAVED = 2.0, 1.0
+CLEARLY_LAST = 1.2
+"""How many times the cycles of what it is rewritten to the kernel of a ConvTranspose may be estimated to take among
+layers with the channels last: that reads and stores parts, of which estimates leave out what comes between them."""
+MOVED, INTERLEAVED, INTERLEAVED_FAR = 2.0, 0.5, 2.0
 """Cycles to rearrange an element: into another layout, or between the results of remainders; and for the latter with
-the channels first, in rows that loops cut as they go."""
+the channels first, in rows that loops cut as they go, in a cache and in memory."""
+FAR = 4 << 20
+"""Elements of a result that caches are taken not to hold."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int
 
 def _is_kernel_cheaper(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> bool:
     """Tell whether the kernel for a ConvTranspose costs less than the rewritten one, `made`."""
-    clearly = CLEARLY_LAST if last else CLEARLY
+    clearly = CLEARLY_LAST if last else 1.0
     return _kernel_cycles(node, isa, precision, last) < clearly * _cycles(node, made, isa, precision, last)
 
 
@@ -159,7 +160,8 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
         if isinstance(source.op, MatMul):
             return 0.0
         if isinstance(source.op, Interleave) or (last and isinstance(source.op, Slice)):
-            total += (MOVED if last else INTERLEAVED) * likely(product(value.shape))
+            elements = likely(product(value.shape))
+            total += (MOVED if last else INTERLEAVED if elements < FAR else INTERLEAVED_FAR) * elements
         if isinstance(source.op, Conv):
             x, *_ = source.operands
             moved = MOVED * (likely(product(x.shape)) + likely(product(value.shape)))

@@ -25,7 +25,7 @@ from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvTransposeProblem
 from irc.kernels.conv.reference import transposed, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import GATHERED, GATHERED_ROW, costs_of, tile_cycles
+from irc.kernels.core.costs import GATHERED, GATHERED_ROW, costs_of, lengths_for, tile_cycles
 from irc.kernels.core.epilogue import Epilogue, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair
@@ -78,8 +78,10 @@ class NchwConvTransposeKernel(ChannelsFirstKernel[ConvTransposeProblem]):
             return
         if not (p.has_known_planes and all(n.is_const for n in (*p.size, *p.padding))) or p.strides[1] > LINE // 8:
             return
-        for shape in costs_of(isa).tiles:
-            tile = Tile(isa, p.dtype, *shape)
+        pixels = int(p.size[0] * p.size[1])
+        for tile in (
+            Tile(part, p.dtype, *s) for part in lengths_for(isa, p.dtype, pixels) for s in costs_of(part).tiles
+        ):
             seen: set[int] = set()
             for channels in range(1, p.oc + 1):
                 if channels > 1 and channels * p.taps > MOST_TILES * tile.rows:
@@ -90,7 +92,7 @@ class NchwConvTransposeKernel(ChannelsFirstKernel[ConvTransposeProblem]):
                 seen.add(blocks)
                 rows = {n * p.taps for n in (p.oc // blocks, -(-p.oc // blocks))}
                 heights = tuple(sorted({h for n in rows for h in heights_of(n, tile.rows)}))
-                narrow = is_narrow(tile, p.size[0] * p.size[1])
+                narrow = is_narrow(tile, pixels)
                 for strips in _strips(p, tile, max(rows)):
                     columns = _columns(p, tile, strips) if _stays(p, tile, strips) else 0
                     geometry = (p.window, p.strides, p.dilations)
@@ -99,8 +101,9 @@ class NchwConvTransposeKernel(ChannelsFirstKernel[ConvTransposeProblem]):
     def cycles(self, problem: ConvTransposeProblem) -> float:
         p, t = problem, self.tile
         rows, columns = -(-p.oc // self.blocks) * p.taps, _columns(p, t, self.strips)
+        pixels = min(columns, int(p.size[0] * p.size[1]))
         shape = (t.rows, t.vectors)
-        tiles = tile_cycles(t.isa, shape, t.lanes, rows, columns) * p.ic * p.oc * p.taps / rows
+        tiles = tile_cycles(t.isa, shape, t.lanes, rows, pixels) * p.ic * p.oc * p.taps / rows
         gathered = columns / t.lanes * p.oc * p.taps * GATHERED
         stored = (
             p.oc * int(p.result[0]) * (GATHERED_ROW + p.taps / p.strides[0] + int(p.result[1]) / t.lanes * GATHERED)
@@ -124,7 +127,8 @@ class NchwConvTransposeKernel(ChannelsFirstKernel[ConvTransposeProblem]):
 
     @property
     def label(self) -> str:
-        return f"tiles {self.tile.rows}x{self.tile.vectors}, {self.blocks} blocks, {self.strips} strips"
+        t = self.tile
+        return f"tiles {t.rows}x{t.vectors} of {t.lanes} lanes, {self.blocks} blocks, {self.strips} strips"
 
     def arguments_for(self, problem: ConvTransposeProblem) -> dict[str, Dim]:
         return problem.arguments() | problem.channel_arguments() | {"groups": Dim.of(problem.groups)}
@@ -331,4 +335,4 @@ def _strips(p: ConvTransposeProblem, tile: Tile, rows: int) -> list[int]:
 
 def _stays(p: ConvTransposeProblem, tile: Tile, strips: int) -> bool:
     """Tell whether the panels of a strip stay in the second cache."""
-    return _columns(p, tile, strips) * p.ic * tile.dtype.itemsize <= tile.isa.l2 // 2
+    return _columns(p, tile, strips) * p.ic * tile.dtype.itemsize <= tile.isa.l2 // 4 * 3
