@@ -29,7 +29,7 @@ from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.packed import GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
-from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tasks import FEW_TASKS, WORTHWHILE
 from irc.kernels.vector.lanes import dots, square
 
 WIDTHS = (2, 3, 4, 6)
@@ -156,11 +156,25 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     }
 }
 
-/* Tasks begin to end: matrices outermost, then ranges of columns, then ranges of rows. */
+/* Tasks: matrices outermost, then ranges of columns, then of rows; of few an even number, which threads share. */
+typedef struct {
+    int64_t tiles, columns, down, across, tasks;
+} ${S}_plan;
+
+IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
+    const int64_t tiles = (g->m + $MR - 1) / $MR, columns = (g->n + $NC - 1) / $NC, all = g->batch0 * g->batch1;
+    int64_t down = (tiles + $TD - 1) / $TD, across = (columns + $TA - 1) / $TA;
+    if (all * down * across % 2 && all * down * across < $few_tasks) {
+        if (down < tiles) down = 2 * down < tiles ? 2 * down : tiles;
+        else across = 2 * across < columns ? 2 * across : columns;
+    }
+    return (${S}_plan){tiles, columns, down, across, all * down * across};
+}
+
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
-    const int64_t tiles = (g->m + $MR - 1) / $MR, columns = (g->n + $NC - 1) / $NC;
-    const int64_t down = (tiles + $TD - 1) / $TD, across = (columns + $TA - 1) / $TA;
+    const ${S}_plan plan = ${S}_tasks(g);
+    const int64_t tiles = plan.tiles, columns = plan.columns, down = plan.down, across = plan.across;
     for (; begin < end; begin++) {
         const int64_t image = begin / down / across, i = image / g->batch1, j = image % g->batch1;
         const int64_t t = begin % down, u = begin / down % across; /* of nearly as many tiles each */
@@ -172,8 +186,7 @@ $place        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, ste
 
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
-    const int64_t down = ((g->m + $MR - 1) / $MR + $TD - 1) / $TD, across = ((g->n + $NC - 1) / $NC + $TA - 1) / $TA;
-    const int64_t tasks = g->batch0 * g->batch1 * down * across;
+    const int64_t tasks = ${S}_tasks(g).tasks;
     const int alone = !pool || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
 $pack    if (alone || tasks < 2) ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
@@ -303,7 +316,13 @@ class DotsGemmKernel(GemmKernel):
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
         given["near"] = cached_elements(t)
-        given |= {"TD": TILES_DOWN, "TA": TILES_ACROSS, "block": BLOCK // t.dtype.itemsize, "worthwhile": WORTHWHILE}
+        given |= {
+            "TD": TILES_DOWN,
+            "TA": TILES_ACROSS,
+            "few_tasks": FEW_TASKS,
+            "block": BLOCK // t.dtype.itemsize,
+            "worthwhile": WORTHWHILE,
+        }
         sizes = [(r, c) for r in self.heights for c in self.widths]
         runs = ", ".join(
             f"[{r} - 1] = {{{self._body}_{r}x{self.widths[0]}, {self._body}_{r}x{self.widths[-1]}}}"
