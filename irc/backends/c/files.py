@@ -268,12 +268,11 @@ def _unit(program: Program, prefix: CName, options: EmitOptions) -> Unit:
 def _aliased(buffers: Sequence[Buffer], program: Program, plan: MemoryPlan) -> set[Buffer]:
     """Find the arena buffers of one function that may share memory: their pointers are not `restrict`."""
     roots = [b for b in dict.fromkeys(b.root for b in buffers) if b in plan.offsets]
+    ends = [plan.offsets[b] + program.bytes(b) for b in roots]
     found: set[Buffer] = set()
     for k, a in enumerate(roots):
-        for b in roots[k + 1 :]:
-            before = (plan.offsets[a] + program.bytes(a)).at_most(plan.offsets[b])
-            after = (plan.offsets[b] + program.bytes(b)).at_most(plan.offsets[a])
-            if not (before or after):
+        for b, end in zip(roots[k + 1 :], ends[k + 1 :], strict=True):
+            if not (ends[k].at_most(plan.offsets[b]) or end.at_most(plan.offsets[a])):
                 found |= {a, b}
     return found
 

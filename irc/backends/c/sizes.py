@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from irc.backends.c.expr import integer
 from irc.backends.c.names import Names
@@ -25,6 +26,8 @@ LIMIT = 1 << 62
 """Largest size, number of bytes and offset, and largest partial result of computing one."""
 EMPTY = 1 << 32
 """What the symbolic sizes of a tensor without elements may multiply to, the 0 as 1: loops count to them for nothing."""
+_CACHED = 1 << 12
+"""Sizes of which factors and bounds are remembered: many are printed and compared in several functions."""
 _BELOW_LIMIT = "0x1.fffffffp61"
 """What sums in double are compared with for `LIMIT`: less by more than their rounding; none beyond it passes."""
 
@@ -57,7 +60,8 @@ def _sum(dim: Dim, atom: Callable[[Atom], str], number: Callable[[int], str]) ->
     return " ".join(parts)
 
 
-def factors(dim: Dim) -> list[Dim]:
+@lru_cache(_CACHED)
+def factors(dim: Dim) -> Sequence[Dim]:
     """Write a size as a product of sums with fewer symbols and functions in all, where one is seen; else as it is.
 
     Multiplied out, no two of their terms are of one kind.  So what bounds the sum of the absolute values of all terms
@@ -119,6 +123,7 @@ def largest(symbol: Symbol) -> int:
     return max(LARGEST_SIZE, symbol.lo) if symbol.hi is None else min(symbol.hi, LIMIT)
 
 
+@lru_cache(_CACHED)
 def magnitude(dim: Dim) -> int:
     """Bound the absolute value of every partial result of computing a size whose atoms are known."""
     return sum(math.prod(map(_atom_magnitude, monomial), start=abs(c)) for monomial, c in dim.terms)
@@ -148,6 +153,7 @@ def upper_bound(dim: Dim) -> float:
     return hi if hi < INF else min(magnitude(dim), LIMIT)
 
 
+@lru_cache(_CACHED)
 def _depth(dim: Dim) -> int:
     """Count how deep functions are nested."""
     nested = (1 + max(map(_depth, a.args)) for m, _ in dim.terms for a in m if isinstance(a, Func))
