@@ -297,11 +297,18 @@ def test_xml_takes_names_and_texts(name: str, text: str) -> None:
         tag = XmlName(name)
     except ValueError:
         tag = XmlName("a")
-        with pytest.raises(ValueError):
-            out.empty("a", (name, ""))
+        if not re.fullmatch(r"\{.+\}[^{}]+", name, re.DOTALL):  # a name in a namespace
+            with pytest.raises(ValueError):
+                out.empty("a", (name, ""))
     out.leaf(tag.rpartition(":")[2], text, ("b", text), ("{urn:" + quote(text, errors="replace") + "}c", "1"))
     root = etree.fromstring(out.encode(), etree.XMLParser(huge_tree=True))
     assert len(root) == 0 and len(root.attrib) == 2
+
+
+@pytest.mark.parametrize("name", ["{A", "{}A", "{", "{A}", "{A}{b"])
+def test_xml_refuses_half_a_namespace(name: str) -> None:
+    with pytest.raises(ValueError):
+        XmlText().empty("a", (name, ""))
 
 
 # ------------------------------------------------------------------------- files

@@ -53,6 +53,8 @@ class _Names:
         if not text.startswith("{"):
             return XmlName(text)
         space, _, local = text[1:].rpartition("}")
+        if not space:
+            raise ValueError(f"{text[:80]!r} names no namespace")
         known = "xml" if space == _XML else self.prefixes.setdefault(space, f"ns{len(self.prefixes)}")
         return XmlName(f"{known}:{local}")
 
