@@ -4,9 +4,9 @@ python bench/cold.py                       the networks of `networks.py`
 python bench/cold.py resnet model.onnx     these, and models in files
 
 Each model is compiled in a process of its own, as by who compiles it for the first time: what is imported only then
-counts.  "Compiler" is the C compiler's share, from its first file to its last; "files" is the sum over its files, of
-which as many are compiled at a time as there are processors, and "longest" the longest of them.  `irc compile MODEL
---timings` lists every step and every file.
+counts.  "Compiler" is the wait for the C compiler when all files are printed: it begins with kernels while the others
+are, which counts as "passes".  "Files" is the sum over its files, of which as many are compiled at a time as there are
+processors, and "longest" the longest of them.  `irc compile MODEL --timings` lists every step and every file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ print(json.dumps([seconds, taken.steps["reading"], taken.steps.get(C_COMPILER, 0
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds that a model took: in all, for reading it with its imports, in the C compiler, and for each C file."""
+    """Seconds that a model took: in all, for reading it with its imports, for the C compiler, and for each C file."""
 
     model: str
     seconds: float

@@ -137,7 +137,7 @@ def test_cold_says_where_compiling_goes(capsys: pytest.CaptureFixture[str]) -> N
     assert row[0] == "mlp" and len(title) == len(row)
     seconds, reading, passes, compiler, files, longest = map(float, row[1:])
     assert seconds == pytest.approx(reading + passes + compiler, abs=0.02)
-    assert 0 < longest <= compiler + 0.01 and longest <= files
+    assert 0 < longest <= passes + compiler + 0.01 and longest <= files  # kernels begin while other files are printed
 
 
 def test_the_sweep_survives_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:

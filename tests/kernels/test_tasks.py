@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,4 +76,8 @@ def test_every_number_of_tasks_covers_the_result(kind: type[GemmKernel], tmp_pat
             a, b = noise(m, 90), noise(90, n)
             alone = run_gemm(lib, kernel, a, b, [], as_it_is)
             for chunk in (1, 2, 3):
-                assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], as_it_is, pool=Pool(chunk)))
+                pool = Pool(chunk)
+                assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], as_it_is, pool=pool))
+                count = math.prod(tasks.ranges(m, n, 1, kernel.tile))
+                divided = count > 1 and m * n * 90 >= tasks.WORTHWHILE
+                assert kind is GemmKernel or pool.pieces == [count] * divided  # that one has pieces of workspaces

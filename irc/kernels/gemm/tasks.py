@@ -66,6 +66,15 @@ def names(of_task: int) -> dict[str, object]:
     return {"TT": TILES_PER_TASK, "NT": of_task, "few_tasks": FEW_TASKS}
 
 
+def ranges(m: int, n: int, count: int, tile: Tile) -> tuple[int, int]:
+    """Count the ranges of rows and of columns of each of so many products, as `PARTS` does."""
+    tiles, size = -(-m // tile.rows), columns(tile)
+    across = n // size + (n % size > 0 and (n // size < 2 or n % size * 4 > size))
+    down = -(-tiles // TILES_PER_TASK)
+    few = count * down * across < FEW_TASKS and count * down * across % 2 == 1
+    return (min(2 * down, tiles) if few else down), across
+
+
 def imbalance(problem: GemmProblem, tile: Tile, narrow: bool) -> float:
     """Estimate how many times as long as half of a product of known sizes the longer share of two threads takes.
 
@@ -75,10 +84,7 @@ def imbalance(problem: GemmProblem, tile: Tile, narrow: bool) -> float:
     if not m or not n or not k or not count or count * m * n * k < WORTHWHILE:
         return 1.0
     tiles, size = -(-m // tile.rows), columns(tile)
-    across = n // size + (n % size > 0 and (n // size < 2 or n % size * 4 > size))
-    down = -(-tiles // TILES_PER_TASK)
-    if count * down * across % 2 and count * down * across < FEW_TASKS:
-        down = min(2 * down, tiles)
+    down, across = ranges(m, n, count, tile)
     if count * down * across > 4 * FEW_TASKS:
         return 1.0
     widths = [size] * (across - 1) + [n - size * (across - 1)]
