@@ -156,7 +156,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         if in_halves(t.isa):
             reached, row = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES
             row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
-            row = 0.0 if plane and p.window[1] == 1 < p.taps and t.rows >= FEW else row  # of one tap
+            row = 0.0 if plane and p.window[1] == 1 and t.rows >= FEW else row  # of one tap
         return taps / reached[t.vectors] + row * len(cut.starts)
 
     def _readings(self, problem: ConvProblem, size: int) -> int:

@@ -272,8 +272,9 @@ class StripsGemmKernel(GemmKernel):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
-        packed = n % t.panel if m <= t.rows and problem.b[3] == 1 else n  # columns
-        packing = -(-packed // t.panel) * t.panel * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
+        whole, rest = divmod(n % t.panel if m <= t.rows and problem.b[3] == 1 else n, t.panel)
+        packed = whole * t.panel + (0 if not rest else t.lanes if rest <= t.lanes else t.panel)  # columns
+        packing = packed * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
