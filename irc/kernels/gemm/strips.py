@@ -272,8 +272,8 @@ class StripsGemmKernel(GemmKernel):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
-        whole, rest = divmod(n % t.panel if m <= t.rows and problem.b[3] == 1 else n, t.panel)
-        packed = whole * t.panel + (0 if not rest else t.lanes if rest <= t.lanes else t.panel)  # columns
+        columns = n % t.panel if m <= t.rows and problem.b[3] == 1 else n
+        packed = min(columns, t.lanes) if columns <= t.lanes else -(-columns // t.panel) * t.panel
         packing = packed * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
