@@ -273,7 +273,7 @@ class StripsGemmKernel(GemmKernel):
         costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
         columns = n % t.panel if m <= t.rows and problem.b[3] == 1 else n
-        packed = min(columns, t.lanes) if columns <= t.lanes else -(-columns // t.panel) * t.panel
+        packed = columns if columns <= t.lanes else -(-columns // t.panel) * t.panel
         packing = packed * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
