@@ -97,7 +97,7 @@ class Compilation:
 
         `others` are targets of files that have another one.
         """
-        sources = [f for f in files if f.endswith(".c") and f not in NOT_OF_THE_LIBRARY and f not in self._files]
+        sources = [f for f in files if _is_unit(f) and f not in self._files]
         units = [unit for f in sources for unit in _units(folder, f)]
         for unit in sorted(units, key=lambda unit: _effort(folder, unit), reverse=True):
             made = self.scratch / f"{len(self._begun)}.o"
@@ -163,7 +163,7 @@ def build_with(
     compiler = compilation.compiler
     folder = folder.resolve()
     sources = [f for f in files if f.endswith(".c")]
-    main = next((f for f in sources if not is_kernels(f) and f not in NOT_OF_THE_LIBRARY), sources[0])
+    main = next((f for f in sources if _is_unit(f) and not is_kernels(f)), sources[0])
     library = library or library_name(Path(main).stem)
     try:
         compilation.begin(folder, files, others)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from irc.backends.c import files
 from irc.diagnostics import CompileError
 from irc.runtime.artifact import Draft, write_artifact
 from irc.toolchain import c_compiler, libraries
+from tests.toolchain.test_toolchain import script
 
 pytestmark = pytest.mark.skipif(c_compiler.find_compiler() is None, reason="no C compiler")
 TARGET = c_compiler.Target("native", "x86_64", (), ())
@@ -73,10 +73,7 @@ def test_each_file_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def slow(folder: Path) -> c_compiler.Compiler:
     """Write a compiler that says that it has begun, and takes a minute."""
-    file = folder / "cc"
-    file.write_text(f"#!/bin/sh\ntouch {folder}/begun\nsleep 60\n")
-    file.chmod(file.stat().st_mode | stat.S_IEXEC)
-    return c_compiler.Compiler((str(file),), "slow")
+    return c_compiler.Compiler((script(folder, f"touch {folder}/begun\nsleep 60"),), "slow")
 
 
 def test_compilers_end_with_their_compilation(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def dim_text(dim: Dim, symbol: Callable[[str], str], helper: Callable[[str], str
     """Print a size as a C expression over its symbols."""
     text = _product([_sum(d, lambda a: _atom_text(a, symbol, helper), _integer) for d in factors(dim)])
     (monomial, c), *more = dim.terms
-    alone = not more and len(monomial) == 1 and abs(c) == 1
-    return text.replace("(", "", 1)[:-1] if alone and c > 0 and text.startswith("(") else text
+    alone = not more and len(monomial) == c == 1
+    return text[1:-1] if alone and text.startswith("(") else text
 
 
 def _integer(c: int) -> str:

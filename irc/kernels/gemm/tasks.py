@@ -71,8 +71,8 @@ def ranges(m: int, n: int, count: int, tile: Tile) -> tuple[int, int]:
     tiles, size = -(-m // tile.rows), columns(tile)
     across = n // size + (n % size > 0 and (n // size < 2 or n % size * 4 > size))
     down = -(-tiles // TILES_PER_TASK)
-    few = count * down * across < FEW_TASKS and count * down * across % 2 == 1
-    return (min(2 * down, tiles) if few else down), across
+    tasks = count * down * across
+    return (min(2 * down, tiles) if tasks % 2 and tasks < FEW_TASKS else down), across
 
 
 def imbalance(problem: GemmProblem, tile: Tile, narrow: bool) -> float:
