@@ -20,26 +20,17 @@ LOG = (
     "-0x1.000216p-2",
     "0x1.55554ap-2",
 )
-# erf(x) = x + x · q(x²), |x| < 0.92
-ERF_NEAR = (
-    "0x1.60bcd6p-14",
-    "-0x1.ab6eb8p-11",
-    "0x1.54ea6ap-8",
-    "-0x1.b8122ap-6",
-    "0x1.ce2e34p-4",
-    "-0x1.812744p-2",
+# erf(x) = 1 - exp(-(x + x · p(x))), 0 <= x <= 4; from 4 on it rounds to 1
+ERF = (
+    "-0x1.36964ap-17",
+    "0x1.ed6bf2p-14",
+    "-0x1.4bc9ap-11",
+    "0x1.b5005p-10",
+    "-0x1.505de6p-13",
+    "-0x1.39cdcp-6",
+    "0x1.a4fa4cp-4",
+    "0x1.45f2fcp-1",
     "0x1.06eba8p-3",
-)
-# erf(x) = 1 - exp(-x · p(x)), 0.92 <= x <= 4; from 4 on it rounds to 1
-ERF_FAR = (
-    "0x1.6377ecp-18",
-    "-0x1.a2ebc4p-15",
-    "-0x1.cc6136p-16",
-    "0x1.78108p-9",
-    "-0x1.71e116p-6",
-    "0x1.aec63ap-4",
-    "0x1.4576f4p-1",
-    "0x1.20e818p+0",
 )
 # 2^r, |r| <= 1/2
 EXP2 = ("0x1.5bf9eap-10", "0x1.3cee74p-7", "0x1.c6b62ep-5", "0x1.ebf9b2p-3", "0x1.62e42cp-1", "0x1p+0")
