@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ POOLS = [  # batch, channels, ih, iw, oh, ow, window, strides, dilations, pads (
 ]
 
 
+SETS = ISAS | {"halves": replace(ISAS["avx512"], fma=1)}
+AVX512 = [pytest.param(name, marks=needs("avx512")) for name in ("avx512", "halves")]
 AVERAGES = [("average", "inside"), ("average", "padded"), ("average", "window")]
 
 
@@ -67,7 +70,7 @@ def exact_pool(mode: str, counted: str, x: Array, case: Any) -> Array:
         return taps.max((-2, -1)) if mode == "max" else taps.sum((-2, -1)) / count
 
 
-@pytest.mark.parametrize("isa", [pytest.param("avx512", marks=needs("avx512")), "avx2", "plain"])
+@pytest.mark.parametrize("isa", [*AVX512, "avx2", "plain"])
 @pytest.mark.parametrize("every_average", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_pool(tmp_path: Path, isa: str, every_average: bool) -> None:
     """Maxima and averages of every case, the three kinds of averages in turn: each label has each of them."""
@@ -75,9 +78,10 @@ def test_pool(tmp_path: Path, isa: str, every_average: bool) -> None:
     for number, case in enumerate(POOLS):
         averages = AVERAGES if every_average else [AVERAGES[number % 3]]
         for mode, counted in (("max", "inside"), *averages):
-            kernels = pools_nchw(ISAS[isa], mode, *case[6:9], counted, case[4:6], case[2:4])  # type: ignore[arg-type]
+            kernels = pools_nchw(SETS[isa], mode, *case[6:9], counted, case[4:6], case[2:4])  # type: ignore[arg-type]
             found += [(kernel, mode, counted, case) for kernel in kernels]
     labels = {"planes", "registers", "flat"} | ({"picked"} if isa != "plain" else set())
+    labels |= {"picked_halves"} if isa == "halves" else set()
     for kind in (("max", "inside"), *AVERAGES):
         assert {k.label for k, *of, _ in found if of == [*kind]} == labels
     lib = build(tmp_path, list({k.symbol: k for k, *_ in found}.values()))
@@ -127,21 +131,26 @@ def test_flat_pools_know_which_elements_are_nan(tmp_path: Path) -> None:
     assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[r, c] for r in (2, 3, 4) for c in (5, 6)]
 
 
-@needs("avx512")
-def test_pool_propagates_nan(tmp_path: Path) -> None:
-    kernels = pools_nchw(ISAS["avx512"], "max", (2, 2), (2, 2), (1, 1), "inside", (4, 4), (8, 8))
-    assert {k.label for k in kernels} == {"planes", "registers", "picked"}
+@pytest.mark.parametrize("isa", [*AVX512, "avx2"])
+def test_pool_propagates_nan(tmp_path: Path, isa: str) -> None:
+    """NaN, in a plane that also has infinities of both signs and beside one that has only these."""
+    kernels = pools_nchw(SETS[isa], "max", (2, 2), (2, 2), (1, 1), "inside", (4, 4), (8, 8))
+    assert {k.label for k in kernels} >= {"planes", "registers", "picked"}
+    assert len(kernels) == (4 if isa == "halves" else 3)
     lib = build(tmp_path, kernels)
     for kernel in kernels:
-        x, y = noise(1, 1, 8, 8), np.zeros((1, 1, 4, 4), np.float32)
+        x, y = noise(1, 2, 8, 8), np.zeros((1, 2, 4, 4), np.float32)
+        x[0, :, 0, :2] = np.inf, -np.inf
         x[0, 0, 3, 5] = np.nan
-        invoke(lib, kernel, x, y, 1, 1, 8, 8, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0)
-        assert np.argwhere(np.isnan(y[0, 0])).tolist() == [[1, 2]]
+        invoke(lib, kernel, x, y, 1, 2, 8, 8, 4, 4, 0, 0, 0, 0, 128, 64, 32, 16)
+        assert np.argwhere(np.isnan(y)).tolist() == [[0, 0, 1, 2]]
+        assert np.array_equal(y[0], x[0].reshape(2, 4, 2, 4, 2).max((2, 4)), equal_nan=True)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("compiler", compilers()[1:])
-def test_other_compilers(tmp_path: Path, compiler: list[str]) -> None:
-    kernel = pool_nchw(ISAS["avx512"], "average", *POOLS[0][6:9])
-    assert kernel is not None
-    build(tmp_path, [kernel], compiler=compiler)
+@needs("avx512")
+def test_rows_of_a_little_more_than_two_vectors_are_picked_by_halves() -> None:
+    """17 windows: two vectors, or three of half the length."""
+    shape = "max", (5, 5), (2, 2), (1, 1), "inside"
+    assert pools_nchw(SETS["halves"], *shape, (17, 17), (33, 33))[0].label == "picked_halves"  # type: ignore[arg-type]
+    assert pools_nchw(SETS["halves"], *shape, (14, 14), (28, 28))[0].label == "picked"  # type: ignore[arg-type]
+    assert pools_nchw(SETS["avx512"], *shape, (17, 17), (33, 33))[0].label == "picked"  # type: ignore[arg-type]

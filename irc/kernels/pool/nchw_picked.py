@@ -5,17 +5,21 @@ the row, so that only rows shorter than a vector are loaded through masks.  Whic
 which windows have it inside the input, is the same for all rows of all planes: tables, made once.  AVX-512 picks lanes
 out of both vectors at once, AVX2 out of each of them, and blends what it picked.
 
+A maximum that keeps NaN is three instructions, one that does not is one: planes are computed by that first, and sums
+of what is loaded tell whether it has to be done again.
+
 Threads split planes (images × channels).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Self
 
-from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART, PICKED_ROW, PICKED_ROW_APART
+from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART, PICKED_ROW, PICKED_ROW_APART, in_halves
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.isa import C_TYPES
+from irc.kernels.core.isa import C_TYPES, ISAS, Isa
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill
@@ -27,14 +31,15 @@ LARGEST = 8192
 """Bytes of tables at most: they stay in the first cache, beside the rows."""
 
 _BODY = """
-/* A vector of columns of n rows `step` apart, folded: the first `part` of each, if not all are there. */
-IRC_INLINE $V ${S}_rows(const $T *x, int64_t step, int64_t n, const int whole, int64_t part) {
-    $V acc = whole ? ${V}_load(x) : ${V}_load_part(x, part);
+/* A vector of columns of n rows `step` apart, folded: the first `part` of each, if not all are there.$adds */
+IRC_INLINE $V ${S}_rows(${careful}const $T *x, int64_t step, int64_t n, const int whole, int64_t part) {
+    $V acc = whole ? ${V}_load(x) : ${V}_load_part(x, part)$first;
+    $unroll_rows
     for (int64_t k = 1; k < n; k++) {
         x += step;
         const $V next = whole ? ${V}_load(x) : ${V}_load_part(x, part);
-        acc = $fold;
-    }
+        acc = $fold;$add
+    }$added
     return acc;
 }
 
@@ -73,21 +78,21 @@ static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lan
 
 /* A row of outputs, of n rows of the input; y has room for `left` of them.  `held`: two vectors hold the rows, or one
    that is not `whole`. */
-IRC_INLINE void ${S}_row(const int held, const int whole, int64_t iw, int64_t ow, int64_t pad, const $I *lanes,
-                         const $M *masks, const $T *x, int64_t n, $T *y, int64_t left$shares) {
+IRC_INLINE void ${S}_row(${careful}const int held, const int whole, int64_t iw, int64_t ow, int64_t pad,
+                         const $I *lanes, const $M *masks, const $T *x, int64_t n, $T *y, int64_t left$shares) {
     const int64_t step = held ? $L : $P;
     $V a = ($V){0}, b = a;
     if (held) {
-        a = ${S}_rows(x, $DH * iw, n, whole, iw);
-        b = whole ? ${S}_rows(x + iw - $L, $DH * iw, n, 1, 0) : a;
+        a = ${S}_rows(${is}x, $DH * iw, n, whole, iw);
+        b = whole ? ${S}_rows(${is}x + iw - $L, $DH * iw, n, 1, 0) : a;
     }
     for (int64_t j = 0; j < ow; j += step, lanes += $KW * $L, masks += $KW * $MS$next) {
         if (!held) {
             int64_t at = j * $SW - pad;
             at = at < iw - 2 * $L ? at : iw - 2 * $L;
             at = at < 0 ? 0 : at;
-            a = ${S}_rows(x + at, $DH * iw, n, 1, 0);
-            b = ${S}_rows(x + at + $L, $DH * iw, n, 1, 0);
+            a = ${S}_rows(${is}x + at, $DH * iw, n, 1, 0);
+            b = ${S}_rows(${is}x + at + $L, $DH * iw, n, 1, 0);
         }
         $V acc = ${S}_pick(a, b, lanes, masks);
         $unroll
@@ -100,24 +105,43 @@ IRC_INLINE void ${S}_row(const int held, const int whole, int64_t iw, int64_t ow
     }
 }
 
+$none
+IRC_INLINE void ${S}_plane(const ${S}_args *g, ${careful}const int held, const int whole, const $I *lanes,
+                           const $M *masks$tables, const $T *x, $T *y) {
+    const int64_t ih = g->ih, iw = g->iw, oh = g->oh, ow = g->ow, high = g->pad_h, wide = g->pad_w;
+    for (int64_t oy = 0, left = oh * ow; oy < oh; oy++, y += ow, left -= ow) {
+        int64_t first;
+        const int64_t top = oy * $SH - high, n = ${S}_taps(top, 0, ih, $KH, $DH, &first);
+        const $T *from = x + (top + first * $DH) * iw;$share
+        if (n == $KH) ${S}_row(${is}held, whole, iw, ow, wide, lanes, masks, from, $KH, y, left$given);
+        else if (n) ${S}_row(${is}held, whole, iw, ow, wide, lanes, masks, from, n, y, left$given);
+        else for (int64_t j = 0; j < ow; j++) y[j] = $nothing;
+    }
+}
+
 IRC_INLINE void ${S}_planes(const ${S}_args *g, const int held, const int whole, const $I *lanes,
                             const $M *masks$tables, int64_t begin, int64_t end) {
-    const int64_t ih = g->ih, iw = g->iw, oh = g->oh, ow = g->ow, high = g->pad_h, wide = g->pad_w;
     for (; begin < end; begin++) {
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         const $T *x = g->x + image * g->x_batch + channel * g->x_channel;
         $T *y = g->y + image * g->y_batch + channel * g->y_channel;
-        for (int64_t oy = 0, left = oh * ow; oy < oh; oy++, y += ow, left -= ow) {
-            int64_t first;
-            const int64_t top = oy * $SH - high, n = ${S}_taps(top, 0, ih, $KH, $DH, &first);
-            const $T *from = x + (top + first * $DH) * iw;$share
-            if (n == $KH) ${S}_row(held, whole, iw, ow, wide, lanes, masks, from, $KH, y, left$given);
-            else if (n) ${S}_row(held, whole, iw, ow, wide, lanes, masks, from, n, y, left$given);
-            else for (int64_t j = 0; j < ow; j++) y[j] = $nothing;
-        }
+        $plain${S}_plane(g, ${one}held, whole, lanes, masks$passed, x, y);
     }
 }
 """
+
+_NONE = """
+/* Whether a lane is NaN. */
+IRC_INLINE int ${S}_some($V x) {
+    $T sum = 0;
+    for (int i = 0; i < $L; i++) sum += x[i];
+    return sum != sum;
+}
+"""
+
+_PLAIN = """$V sums = {0}; /* NaN if an element is, or infinities of both signs are there */
+        ${S}_plane(g, &sums, held, whole, lanes, masks, x, y);
+        if (${S}_some(sums)) """
 
 _PART = """
 /* Planes begin to end: images, then channels. */
@@ -134,9 +158,9 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
 """
 
 _SHARE = """
-            int64_t ignored;
-            const int64_t taps = ${S}_taps(top, $low_h, $high_h, $KH, $DH, &ignored);
-            const $T *const shares = table + taps * pitch;"""
+        int64_t ignored;
+        const int64_t taps = ${S}_taps(top, $low_h, $high_h, $KH, $DH, &ignored);
+        const $T *const shares = table + taps * pitch;"""
 
 _COUNT = """
     const int64_t pitch = count * $L;
@@ -168,9 +192,16 @@ _NEAR = """
 class NchwPickedPoolKernel(PlanePool):
     """A generated pool of planes of which two vectors hold the columns under some windows, by tables of lanes."""
 
+    @classmethod
+    def candidates(cls, problem: PoolProblem, isa: Isa) -> Iterator[Self]:
+        """Yield the variant, and that of half vectors where a core does a vector in two halves anyway."""
+        yield from super().candidates(problem, isa)
+        if in_halves(isa) and isa.lanes(problem.dtype) == 16:
+            yield from super().candidates(problem, isa.halved())
+
     def fits(self, problem: PoolProblem) -> bool:
         known = problem.input[1].is_const and problem.result[1].is_const
-        vector, least = self.tile.lanes * self.tile.dtype.itemsize, {"avx512": 64, "avx2": 32}
+        vector, least = self.tile.lanes * self.tile.dtype.itemsize, {"avx512": 32, "avx2": 32}
         if not known or self._pixels <= 1 or vector < least.get(self.tile.isa.name, math.inf):
             return False
         if self.tile.isa.name == "avx2" and self.tile.dtype.itemsize != 4:
@@ -183,14 +214,15 @@ class NchwPickedPoolKernel(PlanePool):
         lanes, vectors = self.tile.lanes, self._vectors(iw, ow)
         loaded = (1 if iw < lanes else 2) * (1 if iw <= 2 * lanes else vectors) * self.window[0]
         if self.tile.isa.name == "avx512":  # vectors of 64 bytes anywhere lie across two lines, which are two loads
-            row = loaded + vectors * self.window[1] * PERMUTED + PICKED_ROW
+            half = self.tile.isa.vector / 64
+            row = (loaded + vectors * self.window[1] * PERMUTED) * half + PICKED_ROW
         else:
             row = loaded / LOADS + vectors * self.window[1] * PERMUTED_APART + PICKED_ROW_APART
         return likely(problem.batch) * likely(problem.channels) * oh * row
 
     @property
     def label(self) -> str:
-        return "picked"
+        return "picked" + "_halves" * (self.tile.isa.vector < ISAS[self.tile.isa.name].vector)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         vectors = self._vectors(sizes["iw"], sizes["ow"])
@@ -228,7 +260,20 @@ class NchwPickedPoolKernel(PlanePool):
         elif self.mode == "average":
             given["finish"] = f"\n        acc *= ({given['T']})1 / {self.window[0] * self.window[1]};"
         text["room"] = fill(text["room"], **given)
-        given |= {"unroll": "IRC_FULL_UNROLL" if self.window[1] <= 16 else ""}
+        text |= dict.fromkeys(("careful", "is", "one", "none", "plain"), "")
+        text |= dict.fromkeys(("adds", "first", "add", "added"), "")
+        if self.mode == "max":
+            given["fold"] = fill("sums ? ${V}_at_least(acc, next) : ${V}_max(acc, next)", **given)
+            text |= {"careful": fill("$V *const sums, ", **given), "is": "sums, ", "one": "0, "}
+            text |= {"first": ", sum = acc", "add": "\n        sum += next;", "added": "\n    if (sums) *sums += sum;"}
+            text |= {"none": fill(_NONE, **given), "plain": fill(_PLAIN, **given)}
+            text["adds"] = (
+                "  All are added\n   to `sums`, if it is given, and the maximum is not NaN where one of them is."
+            )
+        given |= {
+            name: "IRC_FULL_UNROLL" if n <= 16 else ""
+            for name, n in zip(("unroll_rows", "unroll"), self.window, strict=True)
+        }
         return [
             prelude(self.tile, plain(self.tile.dtype)),
             fill(CALL, **given),
