@@ -212,6 +212,8 @@ PICKED_ROW, PICKED_ROW_APART = 1.0, 5.0
 picked out of two vectors apart."""
 FUNCTION = 10.0
 """Cycles to compute a mathematical function of a vector."""
+HALF_FUNCTION = 0.8
+"""Of the time of a function of a whole vector that of a half one, whose instructions are as many (Zen 4: 0.77)."""
 AGAIN, AGAIN_FAR, APART = 12.0, 22.0, 4000.0
 """Cycles that loops over a stored result take longer, a vector, from the second cache and from further off: it is
 stored and loaded, and their functions are longer; and those that a group of loops costs besides."""
@@ -245,6 +247,13 @@ def costs_of(isa: Isa) -> Costs:
     if in_halves(isa) or half:
         return COSTS[f"{isa.name} in halves"]
     return COSTS[f"{isa.name} with tiles" if isa.tiles else isa.name]
+
+
+def halving_functions(isa: Isa, n: float, lanes: int, functions: int) -> float:
+    """Estimate the cycles that functions of n neighbouring results take more in half vectors than in whole ones."""
+    if isa.name != "avx512" or isa.vector == 64:
+        return 0.0
+    return functions * FUNCTION * (HALF_FUNCTION * math.ceil(n / lanes) - math.ceil(n / (2 * lanes)))
 
 
 def lengths_for(isa: Isa, dtype: DType, n: int) -> tuple[Isa, ...]:

@@ -21,7 +21,16 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, ROW_ENDED, costs_of, in_halves, packing_cycles, storing_cycles, tile_cycles
+from irc.kernels.core.costs import (
+    LATENCY,
+    ROW_ENDED,
+    costs_of,
+    halving_functions,
+    in_halves,
+    packing_cycles,
+    storing_cycles,
+    tile_cycles,
+)
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
@@ -348,6 +357,7 @@ class GemmKernel(Kernel[GemmProblem]):
         elif problem.m == 1 and in_halves(t.isa) and t.vectors == 1:
             exposed = ONE_LINE
         ended += storing_cycles(t.isa, m, n, t.lanes)
+        ended += m * halving_functions(t.isa, n, t.lanes, len(self.epilogue.functions()))
         return likely(problem.count) * (products * exposed + ended) + self._waiting(problem)
 
     def _waiting(self, problem: GemmProblem) -> float:
