@@ -35,7 +35,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm import tasks
 from irc.kernels.vector.lanes import square
 from irc.kernels.vector.pixels import channel_slots
 from irc.opdef.window import taps_inside
@@ -167,6 +167,20 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         image = likely(p.depth.size * p.size[0] * p.size[1]) * p.channels
         panel = p.ic * p.taps * t.panel * t.dtype.itemsize
         return 1 if size > image * t.dtype.itemsize and panel <= t.isa.l2 else p.images
+
+    def imbalance(self, problem: ConvProblem) -> float:
+        p, panel = problem, self.tile.panel
+        work = p.images * p.pixels * p.outputs * p.ic * p.taps
+        if self.depthwise or not p.batch.is_const or work < tasks.WORTHWHILE:
+            return 1.0
+        rows, panels = int(p.depth.result) * int(p.result[0]), -(-p.oc // panel)
+        count = int(p.batch) * p.groups * panels
+        most = min(self._room // (self.row[1] * panel), -(-rows // (FEW_TASKS // count + 1))) if count else 1
+        blocks = -(-rows // max(most, 1))
+        blocks += count * blocks % 2 and count * blocks < tasks.FEW_TASKS and blocks < rows
+        heights = [rows * (i + 1) // blocks - rows * i // blocks for i in range(blocks)]
+        widths = [self.tile.vectors] * (panels - 1) + [(self.last or self.tile).vectors]
+        return tasks.longer_share([h * w for w in widths for h in heights], int(p.batch) * p.groups)
 
     @property
     def label(self) -> str:
@@ -319,7 +333,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "most": self._most,
             "weights": WEIGHTS,
             "few": FEW_TASKS,
-            "worthwhile": WORTHWHILE,
+            "even": tasks.FEW_TASKS,
+            "worthwhile": tasks.WORTHWHILE,
         }
 
     def _abreast(self, tile: Tile) -> int:

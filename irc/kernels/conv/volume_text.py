@@ -180,8 +180,8 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         $block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-               g->w + group * of_group + panel * weights, panel * $NR, block * g->rows,
-               ${S}_least((block + count) * g->rows, rows), ($T *)own);
+               g->w + group * of_group + panel * weights, panel * $NR, rows * block / g->blocks,
+               rows * (block + count) / g->blocks, ($T *)own);
     }
 }
 
@@ -192,6 +192,8 @@ static void ${S}_plan(${S}_call *g) {
     const int64_t rows = g->od * g->oh, tasks = g->batch * g->groups * g->panels, least = $few / tasks + 1;
     const int64_t room = $room / ($OW * $NR), most = ${S}_least(room, (rows + least - 1) / least);
     g->blocks = (rows + most - 1) / most;
+    /* Threads have equal shares of an even number of tasks, and nearly equal ones of many. */
+    if (tasks * g->blocks % 2 && tasks * g->blocks < $even && g->blocks < rows) g->blocks++;
     g->rows = (rows + g->blocks - 1) / g->blocks;
     g->fit = room / g->rows;
 }

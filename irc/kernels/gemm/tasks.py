@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from irc.kernels.core.tile import Tile
 from irc.kernels.gemm.problem import GemmProblem
 
@@ -85,14 +87,20 @@ def imbalance(problem: GemmProblem, tile: Tile, narrow: bool) -> float:
         return 1.0
     tiles, size = -(-m // tile.rows), columns(tile)
     down, across = ranges(m, n, count, tile)
-    if count * down * across > 4 * FEW_TASKS:
-        return 1.0
     widths = [size] * (across - 1) + [n - size * (across - 1)]
     heights = [tiles * (i + 1) // down - tiles * i // down for i in range(down)]
     vectors = [_vectors(width, tile, narrow) for width in widths]
     of_one = [h * v for v in vectors for h in heights] if n > m else [h * v for h in heights for v in vectors]
-    work = of_one * count
-    return 2 * max(sum(work[: -(-len(work) // 2)]), sum(work[-(-len(work) // 2) :])) / sum(work)
+    return longer_share(of_one, count)
+
+
+def longer_share(work: Sequence[float], count: int) -> float:
+    """Return the larger half of tasks that are repeated `count` times, in order, as a multiple of half of the work."""
+    if count * len(work) > 4 * FEW_TASKS:
+        return 1.0
+    tasks = [*work] * count
+    middle = -(-len(tasks) // 2)
+    return 2 * max(sum(tasks[:middle]), sum(tasks[middle:])) / sum(tasks)
 
 
 def _vectors(width: int, tile: Tile, narrow: bool) -> int:
