@@ -17,13 +17,14 @@ from irc.kernels import ISAS, plain
 from irc.kernels.core.isa import AMX, Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
-from irc.kernels.gemm.packed import GemmKernel, cached_elements
+from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.row_dots import RowDotsGemmKernel
 from irc.kernels.gemm.segments import SegmentsGemmKernel
 from irc.kernels.gemm.short import ShortGemmKernel
 from irc.kernels.gemm.streams import StreamsGemmKernel
 from irc.kernels.gemm.strips import StripsGemmKernel
+from irc.kernels.gemm.tiled import cached_elements
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
 from tests.kernels.test_kernels import PARALLEL_FOR, M, Pool, build, close, compilers, invoke, noise, residual

@@ -14,9 +14,9 @@ from irc.expr import call
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.core.registry import candidates
-from irc.kernels.gemm.packed import cached_elements
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
+from irc.kernels.gemm.tiled import cached_elements
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
 from tests.support.kernels import small_b_gemm
 

@@ -31,8 +31,8 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import is_narrow
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import is_narrow
 from irc.kernels.vector.pixels import channel_slots
 
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too

@@ -33,8 +33,8 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, block, bodies, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import ALIGNMENT, DIVIDE
-from irc.kernels.gemm.packed import is_narrow
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import is_narrow
 
 LINE = 1024  # elements of a row of outputs on the stack
 MOST_TILES = 4  # tiles of rows in a block of channels

@@ -33,8 +33,8 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import LONGEST_SUM
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM
 from irc.kernels.vector.pixels import STRIDES, slot_starts
 
 UNROLL = 4  # products of a sum in one round of the loop

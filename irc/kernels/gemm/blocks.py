@@ -21,10 +21,11 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.gemm import in_place, tasks
-from irc.kernels.gemm.packed import LONGEST_SUM, SPLIT, WAYS, GemmKernel
+from irc.kernels.gemm.packed import SPLIT, WAYS, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import is_small
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM
 
 LINE = 64
 """Bytes of a line of the caches."""

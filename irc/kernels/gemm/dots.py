@@ -27,9 +27,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import GemmKernel, cached_elements
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.tasks import FEW_TASKS, WORTHWHILE
+from irc.kernels.gemm.tiled import TiledGemmKernel, cached_elements
 from irc.kernels.vector.lanes import dots, square
 
 WIDTHS = (2, 3, 4, 6)
@@ -213,13 +213,11 @@ _PACKING = """\
 
 
 @kernel
-class DotsGemmKernel(GemmKernel):
+class DotsGemmKernel(TiledGemmKernel):
     """A matrix product whose vectors lie along k: A's columns contiguous (`a_col` is 1).
 
     `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.
     """
-
-    by_ranges = False
 
     width: int = 1
     widths: tuple[int, ...] = (1,)

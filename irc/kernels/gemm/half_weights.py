@@ -19,8 +19,8 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import names, prelude
 from irc.kernels.gemm.narrow import FAR, NEAR, NarrowGemmKernel
-from irc.kernels.gemm.packed import LONGEST_SUM
 from irc.kernels.gemm.problem import GemmProblem
+from irc.kernels.gemm.tiled import LONGEST_SUM
 
 TYPES = {"f16": f16, "bf16": bf16}
 

@@ -22,9 +22,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 from irc.kernels.vector.lanes import dots
 
 SHORT = 512
@@ -132,10 +132,8 @@ void $S($parameters) {
 
 
 @kernel
-class RowDotsGemmKernel(GemmKernel):
+class RowDotsGemmKernel(TiledGemmKernel):
     """A matrix product of one row whose B is not constant, its columns contiguous (`a_col` and `b_row` are 1)."""
-
-    by_ranges = False
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:

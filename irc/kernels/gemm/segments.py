@@ -25,9 +25,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 from irc.kernels.vector.lanes import segment_sums
 
 ROWS = 8
@@ -149,13 +149,11 @@ _PACKING = """\
 
 
 @kernel
-class SegmentsGemmKernel(GemmKernel):
+class SegmentsGemmKernel(TiledGemmKernel):
     """A matrix product of `columns` columns, each with a segment of the vectors: A's columns contiguous.
 
     `tile` has the rows of a tile.
     """
-
-    by_ranges = False
 
     columns: int = 1
 

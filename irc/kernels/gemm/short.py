@@ -24,9 +24,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
-from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import TiledGemmKernel
 
 MOST_PRODUCTS = 8
 """Products of a sum at most."""
@@ -161,13 +161,11 @@ $pack    if (!pool || tasks < 2 || (double)matrices * (double)(g->m * g->n) * $l
 
 
 @kernel
-class ShortGemmKernel(GemmKernel):
+class ShortGemmKernel(TiledGemmKernel):
     """A matrix product of `products` products in each sum.
 
     `tile` has the rows that meet a vector of B at once.
     """
-
-    by_ranges = False
 
     products: int = 1
 

@@ -26,9 +26,9 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel, cached_elements, is_narrow
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel, cached_elements, is_narrow
 from irc.kernels.vector import bf16_io
 
 DEEPEST = 1023
@@ -252,14 +252,12 @@ def is_small(problem: GemmProblem, isa: Isa) -> bool:
 
 
 @kernel
-class SmallBGemmKernel(GemmKernel):
+class SmallBGemmKernel(TiledGemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
     LONGEST_SUM products in a sum.  `y_bf16`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
-
-    by_ranges = False
 
     even: bool = False
     deep: bool = True

@@ -44,9 +44,10 @@ from irc.kernels.core.tile import (
 )
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import tasks
-from irc.kernels.gemm.packed import ENTRY, LONGEST_SUM, SPLIT, GemmKernel, packing_rows
+from irc.kernels.gemm.packed import ENTRY, SPLIT, packing_rows
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 
 ALIKE = 8.0
 """Times that the norms of rows, and of columns, differ at most that share products."""
@@ -293,10 +294,8 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 
 
 @kernel
-class StrassenGemmKernel(GemmKernel):
+class StrassenGemmKernel(TiledGemmKernel):
     """A matrix product with a constant B by Strassen's algorithm."""
-
-    by_ranges = False
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:

@@ -22,9 +22,9 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 
 MOST_ROWS = 4
 """Rows of A at most, and rows of B that meet them at once, where there are registers for their products."""
@@ -142,10 +142,8 @@ void $S($parameters) {
 
 
 @kernel
-class StreamsGemmKernel(GemmKernel):
+class StreamsGemmKernel(TiledGemmKernel):
     """A matrix product of few rows whose B is not constant, its rows contiguous (`b_col` is 1)."""
-
-    by_ranges = False
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:

@@ -25,9 +25,10 @@ from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import in_place
-from irc.kernels.gemm.packed import LONGEST_SUM, GemmKernel, packing_columns
+from irc.kernels.gemm.packed import packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
+from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 
 TILES_PER_TASK = 16
 """Tiles of rows that share a block of B: it is packed again for others."""
@@ -257,10 +258,8 @@ void $S($parameters) {
 
 
 @kernel
-class StripsGemmKernel(GemmKernel):
+class StripsGemmKernel(TiledGemmKernel):
     """A matrix product that reads A in place, its columns contiguous (`a_col` is 1), of a B that is not constant."""
-
-    by_ranges = False
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
