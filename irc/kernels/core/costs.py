@@ -207,6 +207,8 @@ beside its vectors, where several are folded before they are read again."""
 STORED_ROW, CUT_ROW, BLENDED_ROW = 20.0, 4.0, 12.0
 """Cycles until a short row that was stored can be loaded at other places; to load the ends of a row, of which lanes lie
 beside it; and the same where no register holds masks."""
+KEPT_IN_HALVES = 1.9
+"""Cycles of a maximum of two vectors that keeps NaN, three instructions, where each of them is done in halves."""
 PICKED_ROW, PICKED_ROW_APART = 1.0, 5.0
 """Cycles that a row of a pool takes beside its vectors, where tables know the columns of windows; and where lanes are
 picked out of two vectors apart."""

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from irc.ir.dim import Dim, product
 from irc.kernels.core.base import Array, Kernel, Sizes
-from irc.kernels.core.costs import LOADS, STORED_ROW
+from irc.kernels.core.costs import KEPT_IN_HALVES, LOADS, STORED_ROW, in_halves
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely, likely_extent
@@ -288,8 +288,13 @@ class NchwPoolKernel(PlanePool):
         (oh, ow), lanes = map(likely_extent, problem.result), self.tile.lanes
         width = (ow - 1) * self.strides[1] + self.span
         taken = self.strides[1] if self.strides[1] <= 2 else lanes  # loads of a vector of the row's elements
-        rows, columns = -(-width // lanes) * self.window[0], -(-ow // lanes) * self.window[1] * taken
-        return likely(problem.batch) * likely(problem.channels) * oh * ((rows + columns) / LOADS + STORED_ROW)
+        vectors = -(-width // lanes), -(-ow // lanes)
+        if self.mode == "max" and in_halves(self.tile.isa):
+            row = KEPT_IN_HALVES * sum(v * (k - 1) for v, k in zip(vectors, self.window, strict=True))
+            row += vectors[1] * self.window[1] * (taken - 1)
+        else:
+            row = (vectors[0] * self.window[0] + vectors[1] * self.window[1] * taken) / LOADS + STORED_ROW
+        return likely(problem.batch) * likely(problem.channels) * oh * row
 
     @property
     def label(self) -> str:
