@@ -168,6 +168,16 @@ def test_threads_share_rows_of_few_panels() -> None:
     assert isinstance(kernel, VolumeConvKernel) and kernel.imbalance(few) == 1
 
 
+def test_one_tap_of_few_channels() -> None:
+    """Four images of 16 x 16 x 16, 32 -> 192 channels in 8 groups, one tap, strides 2: 110 to 180 us so, 90 in tiles.
+
+    Zen 4: a channel of such a row is over in as many cycles as it takes to begin it.
+    """
+    rest = ((2, 2, 2), (1, 1, 1), ((0, 0, 0),) * 2)
+    problem = problem_of((4, 32, 192, 8, (16, 16, 16), (1, 1, 1), *rest), plain())
+    assert isinstance(select(problem, dataclasses.replace(ISAS["avx512"], fma=1)), NchwConvKernel)
+
+
 def test_fetching_ahead() -> None:
     """Narrow tiles, which meet much of X, fetch it ahead."""
     problem = problem_of((1, 96, 128, 1, (1, 9, 30), *((1, 1, 1),) * 3, ((0, 0, 0), (0, 0, 0))), plain())

@@ -38,6 +38,7 @@ from irc.kernels.vector.pixels import channel_slots
 FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are split too
 CHANNEL_PARTS = 8
 TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
+LONE_SPAN_BEGINS = 15.0  # the same where there is one tap
 STORED_IN_HALVES = 6.0  # cycles that a vector of results takes besides its products
 ROWS_AHEAD = 8  # of the matrix X, that are fetched ahead
 MOST_PANELS = 16  # of pixels that meet the weights at a time
@@ -346,7 +347,8 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
         if p.strides == (1, 1) and p.size[1] == p.result[1]:
             runs = -(-pixels // panel)
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
-        return runs * (run + SPAN_BEGINS / p.ic) + pixels * pixel * (16 / self.tile.lanes)
+        begins = SPAN_BEGINS if p.taps > 1 else LONE_SPAN_BEGINS
+        return runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes)
 
     @property
     def label(self) -> str:

@@ -27,7 +27,7 @@ from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.conv.volume_row import RowOfTiles
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves, lengths_for
+from irc.kernels.core.costs import LATENCY, LOADS, costs_of, in_halves, is_half, lengths_for
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -54,6 +54,7 @@ AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vect
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
 ROW_OF_FEWEST_IN_HALVES = 6.0  # and of fewer still, in volumes, whose rows and planes are loops of few rounds
+ROW_OF_ONE_TAP_IN_HALVES = 11.0  # of a channel of a volume that meets one tap
 ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
 FEW, FEWEST = 8, 6
 TURN = 0.5  # cycles to turn round and store a sum
@@ -157,6 +158,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             reached, row = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES
             row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
             row = 0.0 if plane and p.window[1] == 1 and t.rows >= FEW else row  # of one tap
+        if p.is_volume and p.taps == 1 and (in_halves(t.isa) or is_half(t.isa)):
+            row = ROW_OF_ONE_TAP_IN_HALVES
         return taps / reached[t.vectors] + row * len(cut.starts)
 
     def _readings(self, problem: ConvProblem, size: int) -> int:

@@ -238,6 +238,11 @@ SPLITTING_ROWS = 2.9
 """How many times as long splitting takes where few channels are copied as rows."""
 
 
+def is_half(isa: Isa) -> bool:
+    """Tell whether vectors of a set are halves of those of 512 bits."""
+    return isa.name == "avx512" and isa.vector == 32
+
+
 def in_halves(isa: Isa) -> bool:
     """Tell whether a core does vectors of 512 bits as two halves: it multiplies, adds and stores half as many."""
     return isa.vector == 64 and isa.fma < 2
@@ -245,15 +250,14 @@ def in_halves(isa: Isa) -> bool:
 
 def costs_of(isa: Isa) -> Costs:
     """Return the costs of a core: those of its instruction set, and of how many vectors it does a cycle."""
-    half = isa.name == "avx512" and isa.vector == 32  # tiles of halves reach as much as whole vectors there
-    if in_halves(isa) or half:
+    if in_halves(isa) or is_half(isa):  # tiles of halves reach as much as whole vectors there
         return COSTS[f"{isa.name} in halves"]
     return COSTS[f"{isa.name} with tiles" if isa.tiles else isa.name]
 
 
 def halving_functions(isa: Isa, n: float, lanes: int, functions: int) -> float:
     """Estimate the cycles that functions of n neighbouring results take more in half vectors than in whole ones."""
-    if isa.name != "avx512" or isa.vector == 64:
+    if not is_half(isa):
         return 0.0
     return functions * FUNCTION * (HALF_FUNCTION * math.ceil(n / lanes) - math.ceil(n / (2 * lanes)))
 
