@@ -176,14 +176,18 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         work = p.images * p.pixels * p.outputs * p.ic * p.taps
         if self.depthwise or not p.batch.is_const or work < tasks.WORTHWHILE:
             return 1.0
-        rows, panels = int(p.depth.result) * int(p.result[0]), -(-p.oc // panel)
-        count = int(p.batch) * p.groups * panels
-        most = min(self._room // (self.row[1] * panel), -(-rows // (FEW_TASKS // count + 1))) if count else 1
-        blocks = -(-rows // max(most, 1))
-        blocks += count * blocks % 2 and count * blocks < tasks.FEW_TASKS and blocks < rows
+        rows, panels, groups = int(p.depth.result) * int(p.result[0]), -(-p.oc // panel), int(p.batch) * p.groups
+        blocks = self._blocks(rows, groups * panels)
         heights = [rows * (i + 1) // blocks - rows * i // blocks for i in range(blocks)]
         widths = [self.tile.vectors] * (panels - 1) + [(self.last or self.tile).vectors]
-        return tasks.longer_share([h * w for w in widths for h in heights], int(p.batch) * p.groups)
+        return tasks.longer_share([h * w for w in widths for h in heights], groups)
+
+    def _blocks(self, rows: int, panels: int) -> int:
+        """Count the blocks of rows that each of all panels is divided into, as the C does."""
+        most = min(self._room // (self.row[1] * self.tile.panel), -(-rows // (FEW_TASKS // panels + 1)))
+        blocks = -(-rows // most)
+        odd = panels * blocks % 2 and panels * blocks < tasks.FEW_TASKS
+        return blocks + 1 if odd and blocks < rows else blocks
 
     @property
     def label(self) -> str:
