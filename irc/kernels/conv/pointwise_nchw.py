@@ -4,7 +4,7 @@ A register tile is a few output channels × a few vectors of pixels, whatever ro
 it stands: there are too few channels to read it more than a few times, and a group of one is a plane times a number.
 Of more input channels than outputs, it is read once or twice, and packing it would take longer than the products.
 
-Threads split images, groups and pixels.
+Threads split images, groups and pixels, and the outputs where these are few.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RUN = 1024  # pixels of a row that are written at once, at least: memory is slow
 TILE_BEGINS, STORED = 4.0, 1.5  # cycles to begin a tile, and to store a vector
 FOLLOWED = 16  # planes that a processor fetches ahead by itself, at most: 96 take two thirds of the time if told
 PIECES = 8  # pieces for the threads, at least, if there are enough pixels
-WORTHWHILE = 50_000  # elements read and written below which one thread does all
+WORTHWHILE, PRODUCTS = 50_000, 200_000  # elements read and written, and products, below which one thread does all
 
 _ROWS = """
 /* The sums of a tile: $OB outputs, U vectors of pixels. */
@@ -66,10 +66,10 @@ $store    }
             ${S}_sums(acc, 1, x + p, step, w);
         } else {
             const $T *from = x + p;
-            for (int k = 0; k < $OB; k++) acc[k][0] = ($V){0};
+            EACH(k < $OB) acc[k][0] = ($V){0};
             for (int64_t c = 0; c < $IC; c++, from += step) {
                 const $V v = ${V}_load_part(from, n);
-                for (int k = 0; k < $OB; k++) acc[k][0] += w[c * $OB + k] * v;
+                EACH(k < $OB) acc[k][0] += w[c * $OB + k] * v;
             }
         }
         _Alignas(64) $T sums[$OB * $L];
@@ -110,22 +110,26 @@ _ONE_BY_ONE = """\
 
 _CALL = """
 typedef struct {$fields
-    int64_t pixels, block, blocks; /* the plan: pixels of a plane, of a piece; pieces of a plane */
+    /* The plan: pixels of a plane, and of a piece; pieces of a plane; parts of all tiles of outputs, a piece each. */
+    int64_t pixels, block, blocks, parts;
 } ${S}_call;
 
-/* Pieces begin to end: images, then groups, then pixels. */
+/* Pieces begin to end: images, then groups, then pixels, then tiles of outputs. */
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     const int64_t tiles = (g->oc + $OB - 1) / $OB;
     for (; begin < end; begin++) {
-        const int64_t matrix = begin / g->blocks, image = matrix / g->groups, group = matrix % g->groups;
-        const int64_t p0 = begin % g->blocks * g->block, p1 = p0 + g->block < g->pixels ? p0 + g->block : g->pixels;
+        const int64_t piece = begin / g->parts, part = begin % g->parts;
+        const int64_t matrix = piece / g->blocks, image = matrix / g->groups, group = matrix % g->groups;
+        const int64_t p0 = piece % g->blocks * g->block, p1 = p0 + g->block < g->pixels ? p0 + g->block : g->pixels;
         const int64_t channel = group * g->oc;
         $T *const c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = g->pixels};$slot_starts
         const $T *const x = g->x + image * g->x_batch + group * $IC * g->x_channel, *w = g->w + group * tiles * $tile;
-        for (int64_t row = 0; row < g->oc; row += $OB, w += $tile)
-            ${S}_rows(&o, row, g->oc - row < $OB ? g->oc - row : $OB, p0, p1, x, g->x_channel, w);
+        for (int64_t i = tiles * part / g->parts; i < tiles * (part + 1) / g->parts; i++) {
+            const int64_t row = i * $OB, left = g->oc - row;
+            ${S}_rows(&o, row, left < $OB ? left : $OB, p0, p1, x, g->x_channel, w + i * $tile);
+        }
     }
 }
 
@@ -134,14 +138,19 @@ void $S($parameters) {
     call.pixels = g->oh * g->ow * g->od;
     const int64_t planes = g->batch * g->groups;
     if (planes <= 0 || call.pixels <= 0 || g->oc <= 0) return;
-    const int64_t line = 64 / $size * $U, wanted = pool && planes < $pieces ? $pieces / planes : 1;
-    int64_t block = (call.pixels + wanted - 1) / wanted;
+    const int64_t line = 64 / $size * $U, tiles = (g->oc + $OB - 1) / $OB;
+    const int64_t wanted = pool && planes < $pieces ? $pieces / planes : 1;
+    const int few = call.pixels < 2 * line * wanted && tiles >= wanted; /* pixels would make uneven pieces */
+    int64_t block = few ? call.pixels : (call.pixels + wanted - 1) / wanted;
     if (block > $cached && g->oc > $OB) block = $cached;
     call.block = (block + line - 1) / line * line; /* pieces begin with a line of the cache as the first one does */
     call.blocks = (call.pixels + call.block - 1) / call.block;
-    const int64_t pieces = planes * call.blocks;
-    const double work = (double)planes * (double)call.pixels * (double)($IC + g->oc);
-    if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, 0, pieces);
+    const int64_t shares = planes * call.blocks, more = ($pieces + shares - 1) / shares;
+    call.parts = !pool || shares >= $pieces ? 1 : more < tiles ? more : tiles;
+    const int64_t pieces = shares * call.parts;
+    const double moved = (double)planes * (double)call.pixels * (double)($IC + g->oc);
+    const int alone = moved < $worthwhile && moved * (double)$IC * (double)g->oc < $products * (double)($IC + g->oc);
+    if (!pool || pieces < 2 || alone) ${S}_part(&call, 0, pieces);
     else pool->parallel_for(pool->self, pieces, ${S}_part, &call);
 }
 """
@@ -243,7 +252,12 @@ class NchwPointwiseKernel(ChannelsFirstKernel[ConvProblem]):
         t = self.tile
         given = names(t) | {"S": self.symbol, "OB": self.outputs, "U": t.vectors, "IC": self.inputs}
         given |= {"tile": self.outputs * self.inputs, "cached": self.block}
-        given |= {"pieces": PIECES, "worthwhile": WORTHWHILE, "slot_starts": channel_slots(self.epilogue)}
+        given |= {
+            "pieces": PIECES,
+            "worthwhile": WORTHWHILE,
+            "products": PRODUCTS,
+            "slot_starts": channel_slots(self.epilogue),
+        }
         store = fill(_ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE, **given)
         return [
             prelude(t, self.epilogue),
