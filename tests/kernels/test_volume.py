@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import itertools
 from pathlib import Path
@@ -18,6 +19,7 @@ from irc.kernels.conv.nchw import NchwConvKernel
 from irc.kernels.conv.problem import ConvProblem, Depth
 from irc.kernels.conv.volume import VolumeConvKernel
 from irc.kernels.core.registry import select
+from irc.kernels.core.tile import Tile
 from tests.kernels.test_kernels import Pool, build, close, compilers, guarded, invoke, noise
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -166,6 +168,21 @@ def test_threads_share_rows_of_few_panels() -> None:
     few = problem_of((1, 48, 48, 1, (1, 10, 56), (1, 5, 5), *rest), plain())
     kernel = select(few, ISAS["avx512"])
     assert isinstance(kernel, VolumeConvKernel) and kernel.imbalance(few) == 1
+
+
+def test_estimates_know_the_blocks_of_rows(tmp_path: Path) -> None:
+    """The C divides rows as `_blocks`, by which kernels are chosen, says."""
+    row = (28, 28, 3, 1, 1, 1)
+    kernel = VolumeConvKernel(Tile(ISAS["avx2"], f32, 6, 2), row, True, False, plain())
+    s = kernel.symbol
+    asked = f"int64_t blocks(int64_t rows, int64_t panels) {{\n    {s}_call call = {{0}};\n"
+    asked += "    call.batch = call.groups = call.ic = call.od = call.kd = call.kh = 1;\n"
+    asked += f"    call.oh = rows, call.oc = panels * {kernel.tile.panel};\n    {s}_plan(&call);\n"
+    asked += "    return call.blocks;\n}\n"
+    blocks = build(tmp_path, [kernel], asked).blocks
+    blocks.argtypes, blocks.restype = [ctypes.c_int64] * 2, ctypes.c_int64
+    for rows, panels in itertools.product((1, 2, 3, 5, 7, 10, 14, 28, 56, 300), range(1, 12)):
+        assert blocks(rows, panels) == kernel._blocks(rows, panels), (rows, panels)
 
 
 def test_one_tap_of_few_channels() -> None:
