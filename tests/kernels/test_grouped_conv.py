@@ -128,3 +128,28 @@ def test_outputs_of_few_pixels_are_shared(tmp_path: Path, isa: str) -> None:
             found.append(y)
         assert np.array_equal(*found)
         assert pool.pieces and pool.pieces[0] >= 7 and count in (None, *pool.pieces)
+
+
+@pytest.mark.parametrize("isa", [pytest.param("avx512", marks=needs("avx512")), "avx2"])
+def test_outputs_of_one_row_are_shared(tmp_path: Path, isa: str) -> None:
+    """12 x 64 -> 384 channels, windows of 10: 58 us at one thread, at two 58 before and 34 since, Zen 4."""
+    for oc in (384, 37, 3):
+        case = {"batch": 1, "groups": 1, "ic": 12, "oc": oc, "size": (1, 64), "window": (1, 10), "result": (1, 63)}
+        problem = problem_of(case | {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 4, 0, 4)})
+        kernel = NchwGroupedKernel.best(problem, ISAS[isa])
+        assert kernel is not None
+        folder = tmp_path / str(oc)
+        folder.mkdir()
+        lib, sizes = build(folder, [kernel]), kernel.arguments_for(problem)
+        x, w, bias, add = guarded(1, 12, 1, 64), noise(oc, 12, 1, 10), noise(oc), noise(1, oc, 1, 63)
+        exact = exact_conv(x, w, 1, (1, 1), (1, 1), (0, 4, 0, 4))
+        wanted, found = np.maximum(exact + bias[:, None, None] + add, 0), list[np.ndarray[Any, Any]]()
+        for chunk in (0, 1, 2, 3):
+            y = np.full(wanted.shape, np.nan, np.float32)
+            arguments = (x, kernel.packed(problem).pack(w), bias, add, y, *(int(sizes[n]) for n in kernel.sizes))
+            pool = Pool(chunk) if chunk else None
+            invoke(lib, kernel, *arguments, pool=pool)
+            close(y, wanted, w[0].size)
+            found.append(y)
+            assert pool is None or (pool.calls == 1) == (oc > 3)
+        assert all(np.array_equal(found[0], y) for y in found)

@@ -58,6 +58,7 @@ as two halves: the next one is stored before the line of this one has come."""
 COPY, SPLIT = 1.5, 5.0  # cycles to copy a vector, and to take one of every second column
 WORTHWHILE = 50_000  # products below which one thread does all
 PIECES = 16  # pieces for the threads, at least, if there are enough rows
+FEW, SEVERAL = 8, 4  # pieces, at least, where there are not, and tiles of outputs in each
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,8 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         found |= {"PY": py, "PX": px, "taller": taller, "wider": wider}
         found |= {"room": self._strip - wider - 2 * t.panel}
         found |= {"light": int(not self.epilogue.functions())}  # else its registers would displace the sums
-        return found | {"worthwhile": WORTHWHILE, "pieces": PIECES, "group": t.rows * self.step}
+        found |= {"worthwhile": WORTHWHILE, "pieces": PIECES, "few": FEW, "several": SEVERAL}
+        return found | {"group": t.rows * self.step}
 
     @property
     def _strip(self) -> int:

@@ -7,9 +7,9 @@ from irc.kernels.core.tile import Tile
 
 CALL = """
 typedef struct {$fields
-    /* The plan: columns of a strip, and output rows; strips of a plane, and parts of its rows.  Elements of a row,
-       of a phase, and of all phases of a channel. */
-    int64_t cols, high, strips, across, pitch, phase, plane;
+    /* The plan: columns of a strip, and output rows; strips of a plane, parts of its rows, and shares of the
+       outputs.  Elements of a row, of a phase, and of all phases of a channel. */
+    int64_t cols, high, strips, across, shares, pitch, phase, plane;
 } ${S}_call;
 
 /* to[j] = from[j * $SW] for j < n; the last vector overlaps the one before. */
@@ -123,27 +123,31 @@ static void ${S}_strip(const ${S}_call *g, const ${S}_out *given, const $T *padd
 """
 
 PART = """
-/* Pieces begin to end: images, then groups, then strips, then parts of rows. */
+/* Pieces begin to end: images, then groups, then strips, then parts of rows, then shares of outputs. */
 static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
     const ${S}_call *g = given;
     $T *const padded = ($T *)own;
     const int64_t used = $IC * g->plane + $wider + 2 * $U * $L;
     for (int64_t j = 0; j < used; j++) padded[j] = 0; /* also what no row is copied to: tiles read beyond */
     const int clean = g->high >= g->oh && g->cols >= g->ow;
-    for (; begin < end; begin++) {
-        const int64_t x0 = begin % g->across * g->cols, strip = begin / g->across, y0 = strip % g->strips * g->high;
+    const int64_t tiles = (g->oc + $OB - 1) / $OB;
+    for (int64_t here = -1; begin < end; begin++) {
+        const int64_t place = begin / g->shares, share = begin % g->shares;
+        const int64_t low = tiles * share / g->shares * $OB, all = tiles * (share + 1) / g->shares * $OB;
+        const int64_t x0 = place % g->across * g->cols, strip = place / g->across, y0 = strip % g->strips * g->high;
         const int64_t group = strip / g->strips % g->groups, image = strip / g->strips / g->groups;
         const int64_t high = g->oh - y0 < g->high ? g->oh - y0 : g->high;
         const int64_t wide = g->ow - x0 < g->cols ? g->ow - x0 : g->cols;
         const $T *const x = g->x + image * g->x_batch + group * $IC * g->x_channel;
         ${S}_out o = {.c = g->y + image * g->y_batch, .c_row = g->y_channel, .n = g->oh * g->ow};$slot_starts
-        for (int64_t c = 0; c < $IC; c++)
+        for (int64_t c = 0; c < $IC && here != place; c++)
             for (int64_t py = 0; py < $PY; py++)
                 for (int64_t px = 0; px < $PX; px++)
                     ${S}_pad(g, x + c * g->x_channel, y0 * $SH + py * $DH % $SH - g->pad_h,
                              x0 * $SW + px * $DW % $SW - g->pad_w, high + $taller, clean,
                              padded + c * g->plane + (py * $PX + px) * g->phase);
-        for (int64_t k = 0; k < g->oc; k += $OB)
+        here = place;
+        for (int64_t k = low; k < all && k < g->oc; k += $OB)
             ${S}_strip(g, &o, padded, g->w + (group * g->oc + k) * ($IC * $KH * $KW), group * g->oc + k, y0, x0, high,
                        wide);
     }
@@ -172,7 +176,11 @@ void $S($parameters) {
     call.phase = (call.high + $taller) * call.pitch + $U * $L;
     call.plane = $PY * $PX * call.phase;
     call.across = (g->ow + call.cols - 1) / call.cols;
-    const int64_t pieces = planes * call.strips * call.across;
+    /* Of few places outputs are shared, several tiles of them, for which the input is padded anew. */
+    const int64_t places = planes * call.strips * call.across, tiles = (g->oc + $OB - 1) / $OB;
+    call.shares = pool && places < $few ? $few / places : 1;
+    if (call.shares > tiles / $several) call.shares = tiles < $several ? 1 : tiles / $several;
+    const int64_t pieces = places * call.shares;
     const double work = (double)planes * (double)(g->oc * g->oh * g->ow) * $IC * $KH * $KW;
     if (!pool || pieces < 2 || work < $worthwhile) ${S}_part(&call, g->own, 0, pieces);
     else irc_divide(pool, pieces, ${S}_part, &call, g->own, g->own_bytes, g->owners);
