@@ -32,7 +32,7 @@ LARGEST = 8192
 
 _BODY = """
 /* A vector of columns of n rows `step` apart, folded: the first `part` of each, if not all are there.$adds */
-IRC_INLINE $V ${S}_rows(${careful}const $T *x, int64_t step, int64_t n, const int whole, int64_t part) {
+IRC_INLINE $V ${S}_rows(${sums_taken}const $T *x, int64_t step, int64_t n, const int whole, int64_t part) {
     $V acc = whole ? ${V}_load(x) : ${V}_load_part(x, part)$first;
     $unroll_rows
     for (int64_t k = 1; k < n; k++) {
@@ -78,21 +78,21 @@ static void ${S}_tables(const ${S}_args *g, int64_t step, int64_t count, $I *lan
 
 /* A row of outputs, of n rows of the input; y has room for `left` of them.  `held`: two vectors hold the rows, or one
    that is not `whole`. */
-IRC_INLINE void ${S}_row(${careful}const int held, const int whole, int64_t iw, int64_t ow, int64_t pad,
+IRC_INLINE void ${S}_row(${sums_taken}const int held, const int whole, int64_t iw, int64_t ow, int64_t pad,
                          const $I *lanes, const $M *masks, const $T *x, int64_t n, $T *y, int64_t left$shares) {
     const int64_t step = held ? $L : $P;
     $V a = ($V){0}, b = a;
     if (held) {
-        a = ${S}_rows(${is}x, $DH * iw, n, whole, iw);
-        b = whole ? ${S}_rows(${is}x + iw - $L, $DH * iw, n, 1, 0) : a;
+        a = ${S}_rows(${sums_given}x, $DH * iw, n, whole, iw);
+        b = whole ? ${S}_rows(${sums_given}x + iw - $L, $DH * iw, n, 1, 0) : a;
     }
     for (int64_t j = 0; j < ow; j += step, lanes += $KW * $L, masks += $KW * $MS$next) {
         if (!held) {
             int64_t at = j * $SW - pad;
             at = at < iw - 2 * $L ? at : iw - 2 * $L;
             at = at < 0 ? 0 : at;
-            a = ${S}_rows(${is}x + at, $DH * iw, n, 1, 0);
-            b = ${S}_rows(${is}x + at + $L, $DH * iw, n, 1, 0);
+            a = ${S}_rows(${sums_given}x + at, $DH * iw, n, 1, 0);
+            b = ${S}_rows(${sums_given}x + at + $L, $DH * iw, n, 1, 0);
         }
         $V acc = ${S}_pick(a, b, lanes, masks);
         $unroll
@@ -105,16 +105,16 @@ IRC_INLINE void ${S}_row(${careful}const int held, const int whole, int64_t iw, 
     }
 }
 
-$none
-IRC_INLINE void ${S}_plane(const ${S}_args *g, ${careful}const int held, const int whole, const $I *lanes,
+$some
+IRC_INLINE void ${S}_plane(const ${S}_args *g, ${sums_taken}const int held, const int whole, const $I *lanes,
                            const $M *masks$tables, const $T *x, $T *y) {
     const int64_t ih = g->ih, iw = g->iw, oh = g->oh, ow = g->ow, high = g->pad_h, wide = g->pad_w;
     for (int64_t oy = 0, left = oh * ow; oy < oh; oy++, y += ow, left -= ow) {
         int64_t first;
         const int64_t top = oy * $SH - high, n = ${S}_taps(top, 0, ih, $KH, $DH, &first);
         const $T *from = x + (top + first * $DH) * iw;$share
-        if (n == $KH) ${S}_row(${is}held, whole, iw, ow, wide, lanes, masks, from, $KH, y, left$given);
-        else if (n) ${S}_row(${is}held, whole, iw, ow, wide, lanes, masks, from, n, y, left$given);
+        if (n == $KH) ${S}_row(${sums_given}held, whole, iw, ow, wide, lanes, masks, from, $KH, y, left$given);
+        else if (n) ${S}_row(${sums_given}held, whole, iw, ow, wide, lanes, masks, from, n, y, left$given);
         else for (int64_t j = 0; j < ow; j++) y[j] = $nothing;
     }
 }
@@ -125,12 +125,12 @@ IRC_INLINE void ${S}_planes(const ${S}_args *g, const int held, const int whole,
         const int64_t image = begin / g->channels, channel = begin % g->channels;
         const $T *x = g->x + image * g->x_batch + channel * g->x_channel;
         $T *y = g->y + image * g->y_batch + channel * g->y_channel;
-        $plain${S}_plane(g, ${one}held, whole, lanes, masks$passed, x, y);
+        $plain${S}_plane(g, ${again}held, whole, lanes, masks$passed, x, y);
     }
 }
 """
 
-_NONE = """
+_SOME = """
 /* Whether a lane is NaN. */
 IRC_INLINE int ${S}_some($V x) {
     $T sum = 0;
@@ -260,16 +260,14 @@ class NchwPickedPoolKernel(PlanePool):
         elif self.mode == "average":
             given["finish"] = f"\n        acc *= ({given['T']})1 / {self.window[0] * self.window[1]};"
         text["room"] = fill(text["room"], **given)
-        text |= dict.fromkeys(("careful", "is", "one", "none", "plain"), "")
+        text |= dict.fromkeys(("sums_taken", "sums_given", "again", "some", "plain"), "")
         text |= dict.fromkeys(("adds", "first", "add", "added"), "")
         if self.mode == "max":
             given["fold"] = fill("sums ? ${V}_at_least(acc, next) : ${V}_max(acc, next)", **given)
-            text |= {"careful": fill("$V *const sums, ", **given), "is": "sums, ", "one": "0, "}
+            text |= {"sums_taken": fill("$V *const sums, ", **given), "sums_given": "sums, ", "again": "0, "}
             text |= {"first": ", sum = acc", "add": "\n        sum += next;", "added": "\n    if (sums) *sums += sum;"}
-            text |= {"none": fill(_NONE, **given), "plain": fill(_PLAIN, **given)}
-            text["adds"] = (
-                "  All are added\n   to `sums`, if it is given, and the maximum is not NaN where one of them is."
-            )
+            text |= {"some": fill(_SOME, **given), "plain": fill(_PLAIN, **given)}
+            text["adds"] = "\n   All are added to `sums`, if it is given: then the maximum need not keep NaN."
         given |= {
             name: "IRC_FULL_UNROLL" if n <= 16 else ""
             for name, n in zip(("unroll_rows", "unroll"), self.window, strict=True)
