@@ -123,6 +123,14 @@ class GemmProblem(Problem):
         return sizes
 
 
+def sizes_of(epilogue: Epilogue, b_constant: bool) -> tuple[str, ...]:
+    """Name the sizes that a product takes: of matrices, strides of a B that is not constant, of operands behind it."""
+    slots = [f"s{i}_{f}" for i, f in epilogue.strides("batch0", "batch1", "row")]
+    b = "" if b_constant else "b_row b_col"
+    matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
+    return (*matrices.split(), *slots)
+
+
 def multiply(
     b: Array, epilogue: Epilogue, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]
 ) -> None:

@@ -43,7 +43,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, shared, symbol
 from irc.kernels.core.tile import Tile, epilogue_of, prelude
 from irc.kernels.core.workspace import DIVIDE
-from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
+from irc.kernels.gemm.problem import GemmProblem, matrices, multiply, sizes_of
 from irc.kernels.split_bf16 import bf16_terms, dots, text
 from irc.kernels.split_bf16.bf16_terms import CHUNK, PANEL, TILE_ROWS
 from irc.kernels.vector import bf16_io
@@ -174,10 +174,7 @@ class SplitGemmKernel(Kernel[GemmProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
-        b = "" if self.b_constant else "b_row b_col"
-        matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
-        return (*matrices.split(), *slots)
+        return sizes_of(self.epilogue, self.b_constant)
 
     @property
     def _b(self) -> str:

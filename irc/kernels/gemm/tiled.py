@@ -19,7 +19,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.text import symbol
 from irc.kernels.core.tile import Tile, heights_of, names
 from irc.kernels.gemm.abreast import row_cycles
-from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply
+from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply, sizes_of
 
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
@@ -127,10 +127,7 @@ class TiledGemmKernel(Kernel[GemmProblem]):
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        slots = [f"s{i}_{f}" for i, f in self.epilogue.strides("batch0", "batch1", "row")]
-        b = "" if self.b_constant else "b_row b_col"
-        matrices = f"m n k a_batch0 a_batch1 a_row a_col b_batch0 b_batch1 {b} c_batch0 c_batch1 c_row batch0 batch1"
-        return (*matrices.split(), *slots)
+        return sizes_of(self.epilogue, self.b_constant)
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         """Count the elements of one packed matrix B[k, n]: also the batch stride of packed constants."""

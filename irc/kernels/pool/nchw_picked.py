@@ -13,13 +13,12 @@ Threads split planes (images × channels).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Self
 
-from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART, PICKED_ROW, PICKED_ROW_APART, in_halves
+from irc.kernels.core.costs import LOADS, PERMUTED, PERMUTED_APART, PICKED_ROW, PICKED_ROW_APART, in_halves, is_half
 from irc.kernels.core.epilogue import plain
-from irc.kernels.core.isa import C_TYPES, ISAS, Isa
+from irc.kernels.core.isa import C_TYPES, Isa
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill
@@ -201,8 +200,8 @@ class NchwPickedPoolKernel(PlanePool):
 
     def fits(self, problem: PoolProblem) -> bool:
         known = problem.input[1].is_const and problem.result[1].is_const
-        vector, least = self.tile.lanes * self.tile.dtype.itemsize, {"avx512": 32, "avx2": 32}
-        if not known or self._pixels <= 1 or vector < least.get(self.tile.isa.name, math.inf):
+        picks = self.tile.isa.name in ("avx512", "avx2") and self.tile.lanes * self.tile.dtype.itemsize >= 32
+        if not known or self._pixels <= 1 or not picks:
             return False
         if self.tile.isa.name == "avx2" and self.tile.dtype.itemsize != 4:
             return False
@@ -222,7 +221,7 @@ class NchwPickedPoolKernel(PlanePool):
 
     @property
     def label(self) -> str:
-        return "picked" + "_halves" * (self.tile.isa.vector < ISAS[self.tile.isa.name].vector)
+        return "picked" + "_halves" * is_half(self.tile.isa)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         vectors = self._vectors(sizes["iw"], sizes["ow"])
