@@ -24,7 +24,7 @@ from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.core import NOWHERE, Code, CompileError, Sink
 from irc.toolchain import matrix_units, processor
 from irc.toolchain.caches import second_cache
-from irc.toolchain.gcc_flags import GCC_LEFT_OUT, GCC_LOOPS
+from irc.toolchain.gcc_flags import GCC_LEFT_OUT, GCC_LEFT_OUT_OF_MANY_REGISTERS, GCC_LOOPS
 from irc.toolchain.presets import PRESETS, Preset
 from irc.toolchain.processor import cpu_features
 from irc.toolchain.vector_units import multiplied
@@ -330,15 +330,18 @@ def contraction(kernels: bool) -> str:
     return "-ffp-contract=fast" if kernels else "-ffp-contract=off"
 
 
-def optimisation(compiler: Compiler, kernels: bool) -> tuple[str, ...]:
-    """Choose the optimisation of kernels or of loops.
+def optimisation(compiler: Compiler, kernels: bool, target: Target | None = None) -> tuple[str, ...]:
+    """Choose the optimisation of kernels, which may depend on the target's registers, or of loops.
 
     What GCC's -O3 adds to its flags unrolls loops completely, two to seven times the time, and goes over the unrolled
     tiles of kernels again, a twelfth of the time: for code that is no faster.
     """
     if compiler.is_clang:
         return ("-O3",)
-    return (*GCC_LOOPS, *GCC_LEFT_OUT) if kernels else GCC_LOOPS
+    if not kernels:
+        return GCC_LOOPS
+    many = target is not None and ("avx512f" in target.features or target.machine == "aarch64")
+    return (*GCC_LOOPS, *GCC_LEFT_OUT, *(GCC_LEFT_OUT_OF_MANY_REGISTERS if many else ()))
 
 
 def gathers(target: Target, compiler: Compiler) -> tuple[str, ...]:

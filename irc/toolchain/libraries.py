@@ -109,7 +109,7 @@ class Compilation:
         source, kernels, part = unit
         began, compiler = perf_counter(), self.compiler
         of_loops = () if kernels else gathers(target, compiler)
-        flags = [*optimisation(compiler, kernels), *of_loops, *COMMON, *target.flags, *self.extra]
+        flags = [*optimisation(compiler, kernels, target), *of_loops, *COMMON, *target.flags, *self.extra]
         arguments = [*flags, contraction(kernels), *part, "-c", source, "-o", str(made)]
         _run(compiler, arguments, source, folder, self._running)
         return " ".join([source, *part]), perf_counter() - began

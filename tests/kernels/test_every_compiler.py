@@ -143,7 +143,13 @@ def compile_strictly(kernels: Iterable[Kernel[Any]], isa: str, tmp_path: Path) -
     if not compilers:
         pytest.skip(f"no compiler for {TARGETS[isa]}")
     for compiler, target in compilers:
-        flags = [*optimisation(compiler, kernels=True), *COMMON, *target.flags, contraction(True), *WARNINGS.split()]
+        flags = [
+            *optimisation(compiler, kernels=True, target=target),
+            *COMMON,
+            *target.flags,
+            contraction(True),
+            *WARNINGS.split(),
+        ]
         command = [*compiler.command, *flags, "-fstack-usage", "-c", "kernels_0.c", "-o", "kernels_0.o"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{compiler}: {done.stderr[:4000]}"

@@ -300,9 +300,12 @@ def test_a_vector_of_which_one_lane_is_used_costs_more_than_dots(isa: Isa, bette
     assert (type(select(problem, isa)) is DotsGemmKernel) == better
 
 
-@pytest.mark.parametrize(("count", "m", "k", "n"), [(12, 49, 3072, 31), (4, 7, 3072, 8)])
+@pytest.mark.parametrize(("count", "m", "k", "n"), [(12, 49, 3000, 31), (4, 7, 3072, 8)])
 def test_what_packing_for_dots_costs(count: int, m: int, k: int, n: int) -> None:
-    """Few columns are turned as whole vectors, and what many products pack leaves the cache: 2370 -> 1590 us, Zen 4."""
+    """Few columns are turned as whole vectors, and what many products pack leaves the cache: 1540 us, 1340 in strips.
+
+    Of sums of 3072, where rows of A meet in the same lines of the first cache, strips take 1650 us, dots 1610 (Zen 4).
+    """
     problem = GemmProblem.contiguous(plain(), m, n, k, False)
     steps = {"a": (Dim.of(m * k), *problem.a[1:]), "b": (Dim.of(k * n), *problem.b[1:])}
     halves = replace(ISAS["avx512"], fma=1)

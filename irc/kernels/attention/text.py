@@ -9,7 +9,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const float *restri
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
-            acc[i][w] = ($V){0};
+            acc[i][w] = ${V}_zeros();
             if (!first) acc[i][w] = ${V}_load(c + i * $AS + w * $L);
         }
     }
@@ -145,7 +145,7 @@ IRC_INLINE float ${S}_largest(const ${S}_args *g, const ${S}_place *at, int64_t 
 IRC_INLINE float ${S}_exponentials(float *scores, float largest, int64_t have, int64_t keys) {
     const $V base = ${V}_all(largest);
     $V sum[4];
-    EACH(u < 4) sum[u] = ($V){0};
+    EACH(u < 4) sum[u] = ${V}_zeros();
     int64_t j = 0;
     for (; j + 4 * $L <= have; j += 4 * $L) {
         IRC_FULL_UNROLL
@@ -266,7 +266,7 @@ static void ${S}_dots(const ${S}_args *g, const float *q, const float *k, int64_
         IRC_FULL_UNROLL
         for (int u = 0; u < $G; u++) {
             from[u] = k + (j + u < keys ? j + u : j) * g->k_row;
-            acc[u] = ($V){0};
+            acc[u] = ${V}_zeros();
         }
         for (int64_t i = 0; i < whole; i += $L) {
             const $V x = ${V}_load(q + i);
@@ -285,7 +285,7 @@ static void ${S}_mix(const ${S}_args *g, const float *weights, const float *v, i
     int64_t col = 0;
     for (; col + 4 * $L <= g->dv; col += 4 * $L) {
         $V acc[4], odd[4];
-        EACH(u < 4) acc[u] = ${V}_load(out + col + u * $L), odd[u] = ($V){0};
+        EACH(u < 4) acc[u] = ${V}_load(out + col + u * $L), odd[u] = ${V}_zeros();
         const float *from = v + col;
         int64_t j = 0;
         for (; j + 2 <= keys; j += 2, from += 2 * g->v_row) {

@@ -89,7 +89,7 @@ static void ${S}_rows(const ${S}_call *g, const ${S}_out *given, const $X *x, in
                 const $T *const w = weights + vector * ($KH * $KW * $L);
                 const $X *at = corner + channel;
                 $V acc[$P];
-                EACH(p < $P) acc[p] = ($V){0};
+                EACH(p < $P) acc[p] = ${V}_zeros();
                 if (whole) {$fetch$unroll
                     for (int k = 0; k < $KH; k++, at += down) ${S}_taps(acc, 1, at, step, w + k * ($KW * $L), 0);
                 } else {

@@ -101,7 +101,7 @@ static void ${S}_rows(const ${S}_call *g, const $T *turned, const $T *w, int64_t
             const $T *from = turned + y * $SH * row + x * ($SW * $L);
             $V acc[$P];
             IRC_FULL_UNROLL
-            for (int p = 0; p < $P; p++) acc[p] = ($V){0};$unroll
+            for (int p = 0; p < $P; p++) acc[p] = ${V}_zeros();$unroll
             for (int k = 0; k < $KH; k++) ${S}_taps(acc, from + k * $DH * row, w + k * ($KW * $L));
             EACH(p < $P) ${V}_store(sums + (x + p) * $L, acc[p]);
             if (x == last) break;

@@ -50,7 +50,7 @@ IRC_INLINE void ${S}_add($V *acc, const int r, const $V *x, const $T *w) {
 
 /* The sums of the tile whose first row begins at `at`. */
 IRC_INLINE void ${S}_tile($V *acc, const ${S}_call *g, const $T *at, const $T *w) {
-    EACH(i < $OB * $R * $U) acc[i] = ($V){0};
+    EACH(i < $OB * $R * $U) acc[i] = ${V}_zeros();
     for (int64_t c = 0; c < $IC; c++, at += g->plane) {$unroll
         for (int kx = 0; kx < $KW; kx++, w += $KH * $OB) {
             const $T *const col = at + kx % $PX * g->phase + kx * $DW / $SW;

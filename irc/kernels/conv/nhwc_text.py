@@ -43,7 +43,7 @@ IRC_INLINE void ${body}(const int S, const int R, const int W, const irc_direct_
         IRC_STEP(to);
         IRC_FULL_UNROLL
         for (int v = 0; v < W; v++) {
-            acc[i][v] = ($V){0};
+            acc[i][v] = ${V}_zeros();
             if (v * $L * $size % 64 == 0) __builtin_prefetch(to + v * $L, 1);
         }
     }

@@ -43,7 +43,7 @@ WORTHWHILE, PRODUCTS = 50_000, 200_000  # elements read and written, and product
 _ROWS = """
 /* The sums of a tile: $OB outputs, U vectors of pixels. */
 IRC_INLINE void ${S}_sums($V acc[$OB][$U], const int U, const $T *x, int64_t step, const $T *w) {
-    EACH(k < $OB, u < U) acc[k][u] = ($V){0};
+    EACH(k < $OB, u < U) acc[k][u] = ${V}_zeros();
     for (int64_t c = 0; c < $IC; c++, x += step, w += $OB) {
         $V v[$U];
         EACH(u < U) v[u] = ${V}_load(x + u * $L);
@@ -66,7 +66,7 @@ $store    }
             ${S}_sums(acc, 1, x + p, step, w);
         } else {
             const $T *from = x + p;
-            EACH(k < $OB) acc[k][0] = ($V){0};
+            EACH(k < $OB) acc[k][0] = ${V}_zeros();
             for (int64_t c = 0; c < $IC; c++, from += step) {
                 const $V v = ${V}_load_part(from, n);
                 EACH(k < $OB) acc[k][0] += w[c * $OB + k] * v;

@@ -77,7 +77,7 @@ static void ${S}_row(const ${S}_out *o, const $T *const *from, int64_t n, int64_
         next = (begin + $LINE / $SW) * $SW < x1 ? (begin + $LINE / $SW) * $SW : x1;
         for (int64_t q = begin; q * $SW < next; q += $L) {
             $V acc[$SW];
-            EACH(r < $SW) acc[r] = ($V){0};
+            EACH(r < $SW) acc[r] = ${V}_zeros();
             if (q >= $reach && q + $L <= iw) {
                 for (int64_t i = 0; i < n; i++) {
                     const $T *at = from[i] + q;

@@ -45,6 +45,8 @@ SUMS = 4  # part of the stack for sums: 1 / SUMS
 FEW_TASKS = 4  # with fewer, rows are split further: tasks that read all weights for a row each wait for them
 REACHED = {2: 0.95, 3: 0.93, 4: 0.9, 6: 0.9, 1: 0.88}  # part of the peak of tiles so many vectors wide
 REACHED_IN_HALVES = {2: 0.93, 3: 0.86, 4: 0.78, 6: 0.72, 1: 0.88}
+CROWDED, TAPS_OF_CROWDED = 1.15, 5
+"""Times as long as estimated that tiles take whose sums leave a register for each operand, from so many taps on."""
 LONE, LONE_ROWS, LONE_TAPS = 0.83, 9, 5
 """Times as long as estimated that tiles of one vector take on cores with AMX, in planes, from so many pixels, and taps
 of a row, on (Emerald Rapids, 60 layers).  It seems that loading a number for all lanes is no load of a vector there."""
@@ -152,6 +154,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         lone = t.isa.tiles and t.vectors == 1 and plane
         if lone and t.rows >= LONE_ROWS and p.window[1] >= LONE_TAPS:
             taps *= LONE
+        if t.rows * t.vectors + 2 == t.isa.registers and p.window[1] >= TAPS_OF_CROWDED:
+            taps *= CROWDED
         few = t.rows < FEWEST and t.isa.vector == 64 and t.vectors > 1 and not p.is_volume
         reached, row = REACHED, ROW_OF_FEWEST if few else ROW
         if in_halves(t.isa):

@@ -61,7 +61,7 @@ $fetch$taps            }
 static void ${P}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
     const ${S}_window *const o = given;
     $V acc[$U][$R][$NV];
-    EACH(u < $U, r < $R, v < $NV) acc[u][r][v] = ($V){0};
+    EACH(u < $U, r < $R, v < $NV) acc[u][r][v] = ${V}_zeros();
     int64_t c = 0;
 $channels    IRC_FULL_UNROLL
     for (int r = $begin; r < $R; r++) {

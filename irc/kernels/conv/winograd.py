@@ -50,7 +50,7 @@ static void ${body}(int64_t blocks, const $T *restrict x, int64_t x_block, const
     IRC_FULL_UNROLL
     for (int i = 0; i < $MR; i++) {
         IRC_FULL_UNROLL
-        for (int v = 0; v < $NV; v++) acc[i][v] = ($V){0};
+        for (int v = 0; v < $NV; v++) acc[i][v] = ${V}_zeros();
     }
     for (; blocks > 0; blocks--, x += x_block) {
         for (int j = 0; j < $L; j += $U, w += $U * $NR, ahead += hop) {

@@ -163,6 +163,22 @@ IRC_INLINE ${V} ${V}_load_kept(const $T *p) {
         ("${V}_load_kept",),
     ),
     (
+        "IRC_VECTOR_${V}_zeros",
+        """\
+/* Zeros to begin sums with, made where they are: GCC would keep some in a register that sums need. */
+IRC_INLINE ${V} ${V}_zeros(void) {
+#if defined(__AVX__) && !defined(__AVX512F__) && $bytes == 32
+    ${V} x;
+    __asm__ volatile("vxor$packed %0, %0, %0" : "=x"(x)); /* volatile: else one in front of loops would do for all */
+    return x;
+#else
+    return (${V}){0};
+#endif
+}
+""",
+        ("${V}_zeros",),
+    ),
+    (
         "IRC_VECTOR_${V}_add_product",
         """\
 /* *sum += x * y, in the register of the sum: GCC, short of registers, would move sums about until it stores some. */

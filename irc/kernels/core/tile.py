@@ -47,7 +47,7 @@ IRC_INLINE void ${tile}(const int R, const int W, int64_t k, const $T *restrict 
     for (int i = 0; i < R; i++) {
         IRC_FULL_UNROLL
         for (int w = 0; w < W; w++) {
-            odd[i][w] = ($V){0};
+            odd[i][w] = ${V}_zeros();
             acc[i][w] = odd[i][w]; /* the sum so far is added last: sums of blocks lose less than one long sum */
         }
     }

@@ -21,7 +21,7 @@ IRC_INLINE void ${S}_panels(const int G, const ${S}_args *g, const ${S}_out *o, 
     for (int64_t k = g->k; k > 0;) { /* sums of blocks lose less than one long sum */
         int64_t some = k < step ? k : step;
         $V acc[$abreast][$NV], odd[$abreast][$NV];
-        EACH(p < G, w < $NV) acc[p][w] = odd[p][w] = ($V){0};
+        EACH(p < G, w < $NV) acc[p][w] = odd[p][w] = ${V}_zeros();
         k -= some;
         for (; some >= U; some -= U, a += U * a_col, b += U * $NR) {
             const $V x = ${V}_all(a[0]), y = ${V}_all(a[(U - 1) * a_col]);

@@ -54,7 +54,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     _Alignas(64) $T before[$MR * $NR];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     for (int first = 1;; first = 0, k -= $sum) { /* long sums are sums of sums, which lose less */
-        EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
+        EACH(i < R, w < W) acc[i][w] = odd[i][w] = ${V}_zeros();
         int64_t left = k < $sum ? k : $sum;
         for (; left >= 4; left -= 4) {
             if (left % $line < 4) { /* a line of the cache of each row */
@@ -165,7 +165,7 @@ class BlocksGemmKernel(GemmKernel):
         quality = costs_of(t.isa).blocks / max(costs_of(t.isa).tiles.values())
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True) * k / quality
         rows = min(m, t.rows)
-        if in_place.rows_conflict(problem, rows):
+        if rows > WAYS and in_place.rows_conflict(problem):
             products *= CONFLICT if rows <= 2 * WAYS else CONFLICTS
         ended = storing_cycles(t.isa, m, n, t.lanes) + (m * ROW_ENDED if n % t.lanes else 0)
         again = m * k * (-(-n // self._columns(k)) - 1) * READ_AGAIN

@@ -55,7 +55,7 @@ typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int
 IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
                         const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, int far) {
     $V all[$MR][$NC], bv[$NC];
-    EACH(i < R, c < C) all[i][c] = ($V){0};
+    EACH(i < R, c < C) all[i][c] = ${V}_zeros();
     for (; k >= $L; k -= $L, a += $L, b += $L) {
         EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
         if (far) irc_fetch_rows(R, a + R * a_row, a_row * $size);

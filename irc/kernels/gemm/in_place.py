@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import Piece, fill, piece
 from irc.kernels.core.tile import LAST_COLUMNS, WHOLE_COLUMNS, Tile, Variants, body_of, epilogue_of, names, table_of
-from irc.kernels.gemm.packed import WAY, WAYS
+from irc.kernels.gemm.packed import WAY
 from irc.kernels.gemm.problem import GemmProblem
 
 _INSTANCE = """\
@@ -107,6 +107,6 @@ def block(
     )
 
 
-def rows_conflict(problem: GemmProblem, rows: int) -> bool:
-    """Tell whether so many rows of A are more lines, a multiple of WAY apart, than the first cache holds."""
-    return rows > WAYS and problem.a[2] % (WAY // problem.dtype.itemsize) == 0
+def rows_conflict(problem: GemmProblem) -> bool:
+    """Tell whether rows of A are a multiple of WAY apart, so that the first cache holds WAYS lines of them at most."""
+    return problem.a[2] % (WAY // problem.dtype.itemsize) == 0

@@ -48,7 +48,7 @@ IRC_INLINE $V ${V}_beside(int64_t k, const $T *restrict a, const $T *restrict b,
     IRC_FULL_UNROLL
     for (int i = 0; i < $L; i += $beside, b += $beside * b_col) {
         int64_t j = 0;
-        EACH(u < $beside) acc[i + u] = ($V){0};
+        EACH(u < $beside) acc[i + u] = ${V}_zeros();
         for (; j + $L <= k; j += $L) {
             const $V x = ${V}_load(a + j);
             if (far) {
@@ -68,7 +68,7 @@ static $V ${V}_along(int64_t k, const $T *restrict a, const $T *restrict b) {
     $V all = {0};
     while (k > 0) {
         $V acc[$sums];
-        EACH(u < $sums) acc[u] = ($V){0};
+        EACH(u < $sums) acc[u] = ${V}_zeros();
         int64_t some = k < $longest ? k : $longest;
         k -= some;
         for (; some >= $sums * $L; some -= $sums * $L, a += $sums * $L, b += $sums * $L) {

@@ -97,14 +97,14 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 
 _SHORT = """
     (void)sums;
-    EACH(i < R, w < W) acc[i][w] = ($V){0};
+    EACH(i < R, w < W) acc[i][w] = ${V}_zeros();
     int64_t left = k;
 $loops"""
 
 _DEEP = """
     const $T *so_far = 0; /* long sums are sums of sums, which lose less */
     for (;; k -= $sum) {
-        EACH(i < R, w < W) acc[i][w] = ($V){0};
+        EACH(i < R, w < W) acc[i][w] = ${V}_zeros();
         int64_t left = k < $sum ? k : $sum;
 $loops        if (so_far) {
             EACH(i < R, w < W) acc[i][w] += ${V}_load(so_far + i * $NR + w * $L);

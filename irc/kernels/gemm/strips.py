@@ -25,7 +25,7 @@ from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import in_place
-from irc.kernels.gemm.packed import packing_columns
+from irc.kernels.gemm.packed import WAYS, packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
@@ -49,8 +49,8 @@ COLUMNS_AT_ONCE, FETCHED = 128, 0.08
 """Columns after which A is read again, and the cycles to do so, an element."""
 LINE = 64
 """Bytes of a line of the cache."""
-CONFLICT = 1.25
-"""How many times as long products take if the first cache does not hold the rows of a tile of A."""
+CONFLICTS = ((2 * WAYS, 3.4), (WAYS, 1.6), (WAYS // 2, 1.1))
+"""How many times as long products take of more rows of A than that which are a multiple of WAY apart (Zen 4)."""
 
 _B, _FETCHES = {"b": "const $T *", "b_row": "int64_t "}, {"next": "int64_t "}
 _TILE = (
@@ -65,7 +65,7 @@ IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict 
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
     const int64_t far = $few * b_row; /* of B where it stands, a block later */
-    EACH(i < R, w < W) acc[i][w] = odd[i][w] = ($V){0};
+    EACH(i < R, w < W) acc[i][w] = odd[i][w] = ${V}_zeros();
     for (; b_row == $NR && k >= 4; k -= 4) {
         if (next && k % $line < 4) irc_fetch_rows(R, a + next, a_row * $size);
         IRC_UNROLL
@@ -277,8 +277,8 @@ class StripsGemmKernel(TiledGemmKernel):
         packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
-        if in_place.rows_conflict(problem, min(m, t.rows)):
-            products *= CONFLICT
+        if in_place.rows_conflict(problem):
+            products *= next((times for rows, times in CONFLICTS if min(m, t.rows) > rows), 1.0)
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
             waiting += k * -(-n // t.panel) * costs.met
