@@ -44,13 +44,26 @@ GROUPED: list[tuple[Any, ...]] = [
     (120, 200, (15, 14), (0, 1, 1, 0), 1, 5),
     (64, 64, (30, 28), (1, 1, 1, 1), 1, 4),
 ]
+# with dilations, of which some are larger than the plane
+DILATED: list[tuple[tuple[Any, ...], tuple[int, int]]] = [
+    ((32, 32, (12, 12), (2, 2, 2, 2), 1), (2, 2)),
+    ((33, 40, (13, 11), (4, 3, 3, 4), 2), (4, 3)),
+    ((20, 24, (9, 30), (1, 5, 1, 5), 1), (1, 5)),
+    ((60, 51, (13, 11), (2, 0, 2, 1), 2, 3), (3, 1)),
+    ((16, 16, (5, 4), (7, 7, 7, 7), 1), (7, 7)),
+    ((24, 16, (40, 37), (2, 2, 2, 2), 1), (2, 2)),
+]
 
 
-def kernels_of(isa: Isa, dtype: DType, case: Any, epilogue: Epilogue) -> list[WinogradKernel]:
+def kernels_of(
+    isa: Isa, dtype: DType, case: Any, epilogue: Epilogue, dilations: tuple[int, int] = (1, 1)
+) -> list[WinogradKernel]:
     """Every variant for a case."""
     ic, oc, (h, w), (top, left, bottom, right), _, *groups = case
-    plane = h + top + bottom - 2, w + left + right - 2
-    problem = ConvProblem.contiguous("nhwc", epilogue, ic, oc, plane, (3, 3), groups=sum(groups) or 1)
+    plane = h + top + bottom - 2 * dilations[0], w + left + right - 2 * dilations[1]
+    problem = ConvProblem.contiguous(
+        "nhwc", epilogue, ic, oc, plane, (3, 3), groups=sum(groups) or 1, dilations=dilations
+    )
     kernels = list(WinogradKernel.candidates(problem, isa))
     assert {k.filtering for k in kernels} == {F2, F4} and {k.tile.dtype for k in kernels} == {dtype}
     return kernels
@@ -69,7 +82,7 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     ic, oc, (ih, iw), pads, n, *more = case
     dtype, groups = kernel.tile.dtype, sum(more) or 1
     x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic // groups, 3, 3, dtype=dtype)
-    exact = exact_conv(x, w, groups, (1, 1), (1, 1), pads)
+    exact = exact_conv(x, w, groups, (1, 1), kernel.dilations, pads)
     oh, ow = exact.shape[2:]
     given, found = nhwc(x, 3, np.nan), []
     packed = kernel.pack_weights(w, groups)
@@ -110,6 +123,21 @@ def check(folder: Path, isa: Isa, dtype: DType, epilogue: Epilogue) -> None:
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "neon", "sse", "plain"])
 def test_every_case(tmp_path: Path, isa: str) -> None:
     check(tmp_path, ISAS[isa], f32, fused() if isa != "avx2" else plain())
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_dilations(tmp_path: Path, isa: str) -> None:
+    kernels = [(k, case) for case, apart in DILATED for k in kernels_of(ISAS[isa], f32, case, fused(), apart)]
+    lib = build(tmp_path, list({k.symbol: k for k, _ in kernels}.values()))
+    for kernel, case in kernels:
+        run(lib, kernel, case)
+
+
+def test_dilated_squares_cover_the_plane() -> None:
+    """No square of outputs is empty: of 13 pixels, 4 apart, four runs of 4 (one of a single pixel), not eight."""
+    for n, apart in ((13, 4), (16, 2), (7, 7), (3, 5), (17, 2), (40, 3)):
+        problem = ConvProblem.contiguous("nhwc", plain(), 16, 16, (n, 1), (3, 3), dilations=(apart, 1))
+        assert int(problem.squares(4)) == sum(-(-len(range(first, n, apart)) // 4) for first in range(min(apart, n)))
 
 
 def test_vectors_in_halves(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ products over ic, whose sums are transformed back and pass through the epilogue.
 compiling, in f64: [panel of oc][position][ic][panel], one group of channels after the other.  Nothing outside the input
 is read.
 
+Of a dilated window the pixels of a tile, of inputs as of outputs, are the dilation apart: tiles of each remainder by it
+stand beside those of the next one.
+
 Threads split groups, tiles and panels, never the sum: results do not depend on them.
 """
 
@@ -98,15 +101,18 @@ typedef struct {
     int64_t image, y, x; /* of the result: where a tile begins */
 } ${S}_corner;
 
+$runs
 static ${S}_corner ${S}_corner_of(const ${S}_call *g, int64_t tile) {
-    const int64_t across = (g->ow + $M - 1) / $M, all = (g->oh + $M - 1) / $M * across;
-    return (${S}_corner){tile / all, tile % all / across * $M, tile % across * $M};
+    const int64_t across = $across, down = $down, all = down * across, i = tile % all / across, j = tile % across;
+    return (${S}_corner){tile / all, $row, $column};
 }
 
 IRC_INLINE void ${S}_advance(const ${S}_call *g, ${S}_corner *at) {
-    if ((at->x += $M) < g->ow) return;
+    at->x += $next_column;
+    if (at->x < g->ow) return;
     at->x = 0;
-    if ((at->y += $M) < g->oh) return;
+    at->y += $next_row;
+    if (at->y < g->oh) return;
     at->y = 0, at->image++;
 }
 
@@ -114,7 +120,8 @@ IRC_INLINE void ${S}_advance(const ${S}_call *g, ${S}_corner *at) {
 static void ${S}_plan(${S}_call *g, int alone) {
     g->blocks = (g->ic + $L - 1) / $L;
     g->panels = (g->oc + $NR - 1) / $NR;
-    g->tiles = g->batch * ((g->oh + $M - 1) / $M) * ((g->ow + $M - 1) / $M);
+    const int64_t down = $down, across = $across;
+    g->tiles = g->batch * down * across;
     g->heights = (g->tiles + $MR - 1) / $MR;
     g->chunks = (g->heights + g->most - 1) / g->most;
     g->parts = 1;
@@ -134,15 +141,15 @@ static void ${S}_enter(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1
         const int64_t y = corner.y - g->pad_h, x = corner.x - g->pad_w;
         uint64_t inside = 0;
         for (int k = 0; k < $N * $N && t < t1; k++)
-            inside |= (uint64_t)(y + k / $N >= 0 && y + k / $N < g->ih && x + k % $N >= 0 && x + k % $N < g->iw) << k;
+            inside |= (uint64_t)($at_y >= 0 && $at_y < g->ih && $at_x >= 0 && $at_x < g->iw) << k;
         const $T *from = g->x + corner.image * g->x_batch + group * g->ic + y * g->x_row + x * g->x_pixel;
         for (int64_t b = 0; b < g->blocks; b++) {
             const int64_t left = g->ic - b * $L;
             $T *at = to + b * (g->most * $MR * $L);
             if (inside == $every && left >= $L)
-                irc_winograd_${M}x${M}_enter_whole_$V(from + b * $L, g->x_row, g->x_pixel, at, step);
+                irc_winograd_${M}x${M}_enter_whole_$V(from + b * $L, $x_row, $x_pixel, at, step);
             else
-                irc_winograd_${M}x${M}_enter_edge_$V(inside, from + b * $L, g->x_row, g->x_pixel, left, at, step);
+                irc_winograd_${M}x${M}_enter_edge_$V(inside, from + b * $L, $x_row, $x_pixel, left, at, step);
         }
     }
 }
@@ -159,8 +166,8 @@ static void ${S}_leave(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1
             $V y[$M][$M];
             irc_winograd_${M}x${M}_leave_$V(from + v * $L, step, y);
             for (int k = 0; k < $M * $M; k++) {
-                if (oy + k / $M >= g->oh || ox + k % $M >= g->ow) continue;
-                const int64_t pixel = (oy + k / $M) * g->ow + ox + k % $M;
+                if ($to_y >= g->oh || $to_x >= g->ow) continue;
+                const int64_t pixel = ($to_y) * g->ow + $to_x;
                 $T *const to = o.c + pixel * o.c_row + at;
                 if (left >= $L) ${V}_store(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, $L));
                 else ${V}_store_part(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, left), left);
@@ -226,24 +233,37 @@ void $S($parameters) {
 """
 
 
+_RUNS = """
+/* Runs of $M pixels that cover n in a row, their pixels `apart`: one of each remainder stands behind the other. */
+static int64_t ${S}_runs(int64_t n, int64_t apart) {
+    const int64_t left = n % ($M * apart);
+    return n / ($M * apart) * apart + (left < apart ? left : apart);
+}
+"""
+
+
 @kernel
 class WinogradKernel(Kernel[ConvProblem]):
-    """A generated convolution 3 × 3, stride 1: a row of `tile` is a square of outputs, as `filtering` says."""
+    """A generated convolution 3 × 3, stride 1: a row of `tile` is a square of outputs, as `filtering` says.
+
+    The pixels of a square, of outputs as of inputs, are the dilations apart.
+    """
 
     tile: Tile
     epilogue: Epilogue
     filtering: Filtering
+    dilations: tuple[int, int]
 
     problem = ConvProblem
 
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         p = problem
-        if p.layout == "nhwc" and p.is_regular_3x3 and p.dtype in (f32, f64):
+        if p.layout == "nhwc" and p.is_dense_3x3 and p.dtype in (f32, f64):
             for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), (F2, F4)):
                 for vectors, most in _tiles(length, p.oc, p.dtype).items():
                     rows = heights_of(_tiles_of(p, filtering), most)[-1]
-                    yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering)
+                    yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering, p.dilations)
 
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
@@ -305,11 +325,13 @@ class WinogradKernel(Kernel[ConvProblem]):
         back = np.linalg.pinv(f.weights)
         g = np.einsum("ya,gpabio,xb->gpoiyx", back, u.astype(np.float64), back).reshape(groups, -1, depth, 3, 3)
         w = g[:, :oc, :ic].reshape(groups * oc, ic, 3, 3).astype(t.dtype.numpy)
-        convolve("nhwc", w, groups, (1, 1), (1, 1), self.epilogue, reads, writes, sizes)
+        convolve("nhwc", w, groups, (1, 1), self.dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
         words = f"{self.filtering.name}_{self._body.removeprefix('irc_winograd_')}"
+        if self.dilations != (1, 1):
+            words += "_d{}x{}".format(*self.dilations)
         return symbol("winograd_conv", words, self.epilogue.key())
 
     @property
@@ -385,8 +407,9 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     @property
     def summary(self) -> str:
+        apart = "" if self.dilations == (1, 1) else " dilated by {} x {}".format(*self.dilations)
         return (
-            f"Convolution 3x3 by Winograd's F({self.filtering.name}, 3x3), NHWC, {self.tile.dtype}, "
+            f"Convolution 3x3{apart} by Winograd's F({self.filtering.name}, 3x3), NHWC, {self.tile.dtype}, "
             f"{self.tile.rows} tiles x {self.tile.panel} channels."
         )
 
@@ -402,6 +425,7 @@ class WinogradKernel(Kernel[ConvProblem]):
         }
         given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
         given["every"] = (1 << self.filtering.positions) - 1
+        given |= self._squares(given)
         given["sum"] = LONGEST_SUM // t.lanes
         given["slot_starts"] = slot_starts(self.epilogue, first=" + group * g->oc")
         return [
@@ -413,6 +437,23 @@ class WinogradKernel(Kernel[ConvProblem]):
             *(fill(text, **given) for text in (_CALL, _BODY)),
             fill(ENTRY, **given, images="(g->batch * g->groups)", pieces="g->groups * call.chunks"),
         ]
+
+    def _squares(self, given: Mapping[str, object]) -> dict[str, str]:
+        """Return the expressions of where squares stand by their names in the templates."""
+        m, n, found = self.filtering.outputs, self.filtering.inputs, dict[str, str]()
+        axes = (("y", "row", "down", "i", "oh", "/"), ("x", "column", "across", "j", "ow", "%"))
+        for (axis, line, count, index, size, of), apart in zip(axes, self.dilations, strict=True):
+            step = f" * {apart}" if apart > 1 else ""
+            found[f"at_{axis}"] = f"{axis} + k {of} {n}{step}"
+            found[f"to_{axis}"] = f"o{axis} + k {of} {m}{step}"
+            found[f"x_{'row' if axis == 'y' else 'pixel'}"] = f"g->x_{'row' if axis == 'y' else 'pixel'}{step}"
+            found[count] = f"(g->{size} + {m - 1}) / {m}" if apart == 1 else f"{self.symbol}_runs(g->{size}, {apart})"
+            found[line] = f"{index} * {m}"
+            found[f"next_{line}"] = str(m)
+            if apart > 1:
+                found[line] = f"{index} / {apart} * {m * apart} + {index} % {apart}"
+                found[f"next_{line}"] = f"(at->{axis} + 1) % {m * apart} < {apart} ? 1 : {(m - 1) * apart + 1}"
+        return found | {"runs": fill(_RUNS, **given) if self.dilations != (1, 1) else ""}
 
 
 def _tiles_of(problem: ConvProblem, filtering: Filtering) -> Dim:
