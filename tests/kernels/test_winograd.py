@@ -14,8 +14,9 @@ from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, plain
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.winograd import WinogradKernel
-from irc.kernels.conv.winograd_transforms import F2, F4, Filtering
+from irc.kernels.conv.winograd_transforms import F2, F4, Filtering, filterings_of
 from irc.kernels.core.isa import Isa
+from irc.kernels.core.problem import Pair
 from tests.kernels.test_kernels import Pool, build, close, compilers, exact_conv, invoke, noise
 from tests.kernels.test_nhwc_conv import fused, nhwc
 from tests.support.kernels import winograd_conv
@@ -45,7 +46,7 @@ GROUPED: list[tuple[Any, ...]] = [
     (64, 64, (30, 28), (1, 1, 1, 1), 1, 4),
 ]
 # with dilations, of which some are larger than the plane
-DILATED: list[tuple[tuple[Any, ...], tuple[int, int]]] = [
+DILATED: list[tuple[tuple[Any, ...], Pair]] = [
     ((32, 32, (12, 12), (2, 2, 2, 2), 1), (2, 2)),
     ((33, 40, (13, 11), (4, 3, 3, 4), 2), (4, 3)),
     ((20, 24, (9, 30), (1, 5, 1, 5), 1), (1, 5)),
@@ -53,25 +54,39 @@ DILATED: list[tuple[tuple[Any, ...], tuple[int, int]]] = [
     ((16, 16, (5, 4), (7, 7, 7, 7), 1), (7, 7)),
     ((24, 16, (40, 37), (2, 2, 2, 2), 1), (2, 2)),
 ]
+# with dilations, and other windows
+OTHERS: list[tuple[tuple[Any, ...], Pair, Pair]] = [
+    ((32, 48, (1, 50), (0, 1, 0, 1), 2), (1, 1), (1, 3)),
+    ((33, 40, (1, 61), (0, 8, 0, 0), 1), (1, 4), (1, 3)),
+    ((40, 24, (7, 13), (0, 1, 0, 2), 1), (3, 2), (1, 3)),
+    ((40, 24, (13, 7), (1, 0, 2, 0), 3), (1, 1), (3, 1)),
+    ((60, 51, (11, 6), (3, 1, 3, 0), 1, 3), (3, 2), (3, 1)),
+    ((300, 20, (9, 40), (1, 0, 1, 0), 1), (1, 1), (3, 1)),
+    ((32, 48, (1, 50), (0, 2, 0, 2), 2), (1, 1), (1, 5)),
+    ((40, 24, (17, 7), (2, 0, 4, 0), 3), (2, 1), (5, 1)),
+    ((33, 40, (12, 13), (2, 2, 2, 2), 1), (1, 1), (5, 5)),
+    ((40, 51, (13, 14), (2, 1, 2, 1), 2), (2, 3), (5, 3)),
+    ((64, 32, (9, 11), (1, 2, 1, 2), 1, 2), (1, 1), (3, 5)),
+]
 
 
 def kernels_of(
-    isa: Isa, dtype: DType, case: Any, epilogue: Epilogue, dilations: tuple[int, int] = (1, 1)
+    isa: Isa, dtype: DType, case: Any, epilogue: Epilogue, dilations: Pair = (1, 1), window: Pair = (3, 3)
 ) -> list[WinogradKernel]:
     """Every variant for a case."""
     ic, oc, (h, w), (top, left, bottom, right), _, *groups = case
-    plane = h + top + bottom - 2 * dilations[0], w + left + right - 2 * dilations[1]
+    plane = h + top + bottom - (window[0] - 1) * dilations[0], w + left + right - (window[1] - 1) * dilations[1]
     problem = ConvProblem.contiguous(
-        "nhwc", epilogue, ic, oc, plane, (3, 3), groups=sum(groups) or 1, dilations=dilations
+        "nhwc", epilogue, ic, oc, plane, window, groups=sum(groups) or 1, dilations=dilations
     )
     kernels = list(WinogradKernel.candidates(problem, isa))
-    assert {k.filtering for k in kernels} == {F2, F4} and {k.tile.dtype for k in kernels} == {dtype}
+    assert {k.filtering for k in kernels} == {*filterings_of(window)} and {k.tile.dtype for k in kernels} == {dtype}
     return kernels
 
 
 def close_to(found: Any, exact: Any, k: int, kernel: WinogradKernel) -> None:
     """As close as any sum; of tiles of 4 x 4, which multiply, as close to the largest result as their bound says."""
-    if kernel.filtering == F2:
+    if kernel.filtering.along == 4:
         close(found, exact, k, kernel.tile.dtype)
     else:
         assert np.abs(found - exact).max() <= 32 * np.finfo(kernel.tile.dtype.numpy).eps * np.abs(exact).max()
@@ -81,14 +96,14 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     """Calls on slices of wider tensors: nothing outside the slices is read, or written; the same for any pool."""
     ic, oc, (ih, iw), pads, n, *more = case
     dtype, groups = kernel.tile.dtype, sum(more) or 1
-    x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic // groups, 3, 3, dtype=dtype)
+    x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic // groups, *kernel.filtering.window, dtype=dtype)
     exact = exact_conv(x, w, groups, (1, 1), kernel.dilations, pads)
     oh, ow = exact.shape[2:]
     given, found = nhwc(x, 3, np.nan), []
     packed = kernel.pack_weights(w, groups)
     assert packed.size == kernel.packed_elements(oc // groups, ic // groups, groups)
-    side = kernel.filtering.outputs
-    most = kernel.most(ic // groups, -(-oh // side) * -(-ow // side), False)
+    down, across = kernel.filtering.sides
+    most = kernel.most(ic // groups, -(-oh // down) * -(-ow // across), False)
     sizes: dict[str, Any] = {"batch": n, "groups": groups, "ic": ic // groups, "oc": oc // groups, "most": most}
     panels = -(-(oc // groups) // kernel.tile.panel)
     sizes |= {"ih": ih, "iw": iw, "oh": oh, "ow": ow}
@@ -109,7 +124,7 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
         invoke(lib, kernel, given, packed, *slots, y, *order, pool=pool)
         assert (y[..., oc:] == 77).all()
         found.append(y)
-    close_to(found[0][..., :oc].transpose(0, 3, 1, 2), exact, 9 * ic // groups, kernel)
+    close_to(found[0][..., :oc].transpose(0, 3, 1, 2), exact, kernel.filtering.taps * ic // groups, kernel)
     assert all(np.array_equal(found[0], y) for y in found[1:])
 
 
@@ -133,11 +148,21 @@ def test_dilations(tmp_path: Path, isa: str) -> None:
         run(lib, kernel, case)
 
 
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_other_windows(tmp_path: Path, isa: str) -> None:
+    kernels: list[tuple[WinogradKernel, Any]] = []
+    for case, apart, window in OTHERS:
+        kernels += [(k, case) for k in kernels_of(ISAS[isa], f32, case, fused(), apart, window)]
+    lib = build(tmp_path, list({k.symbol: k for k, _ in kernels}.values()))
+    for kernel, case in kernels:
+        run(lib, kernel, case)
+
+
 def test_dilated_squares_cover_the_plane() -> None:
     """No square of outputs is empty: of 13 pixels, 4 apart, four runs of 4 (one of a single pixel), not eight."""
     for n, apart in ((13, 4), (16, 2), (7, 7), (3, 5), (17, 2), (40, 3)):
         problem = ConvProblem.contiguous("nhwc", plain(), 16, 16, (n, 1), (3, 3), dilations=(apart, 1))
-        assert int(problem.squares(4)) == sum(-(-len(range(first, n, apart)) // 4) for first in range(min(apart, n)))
+        assert int(problem.runs(4, 4)) == sum(-(-len(range(first, n, apart)) // 4) for first in range(min(apart, n)))
 
 
 def test_vectors_in_halves(tmp_path: Path) -> None:
@@ -195,16 +220,30 @@ def test_planes_of_any_size() -> None:
     assert winograd_conv(isa, 64, 64, (Dim.symbol("h", 1, 8), 8), plain()) is None
 
 
-@pytest.mark.parametrize(("filtering", "bound"), [(F2, 1e-6), (F4, 3e-6)])
+@pytest.mark.parametrize(
+    ("filtering", "bound"),
+    [
+        (F2, 1e-6),
+        (F4, 3e-6),
+        (Filtering((1, 3), 6), 1.5e-6),
+        (Filtering((1, 5), 6), 1e-6),
+        (Filtering((5, 5), 6), 3e-6),
+        (Filtering((1, 5), 8), 3e-6),
+        (Filtering((1, 7), 8), 3e-6),
+    ],
+)
 def test_accuracy(tmp_path: Path, filtering: Filtering, bound: float) -> None:
     """Not much worse than a plain sum in f32: the error of 512 · 9 products, of the size of the largest result."""
-    case = (512, 64, (14, 14), (1, 1, 1, 1), 1)
-    kernels = [k for k in kernels_of(ISAS["avx512"], f32, case, plain()) if k.filtering == filtering]
+    high, wide = filtering.window
+    pads = (high // 2, wide // 2, high // 2, wide // 2)
+    case = (512, 64, (14, 14), pads, 1)
+    of_window = kernels_of(ISAS["avx512"], f32, case, plain(), window=filtering.window)
+    kernels = [k for k in of_window if k.filtering == filtering]
     assert [k.tile.vectors for k in kernels] == [2, 3, 1]
     lib = build(tmp_path, kernels)
-    x, w = noise(1, 512, 14, 14), noise(64, 512, 3, 3)
-    exact = exact_conv(x, w, 1, (1, 1), (1, 1), (1, 1, 1, 1))
-    sizes = (1, 1, 512, 64, 14, 14, 14, 14, 1, 1, 2, 1, 0, 14 * 512, 512, 0, 64)
+    x, w = noise(1, 512, 14, 14), noise(64, 512, high, wide)
+    exact = exact_conv(x, w, 1, (1, 1), (1, 1), pads)
+    sizes = (1, 1, 512, 64, 14, 14, 14, 14, *pads[:2], 2, 1, 0, 14 * 512, 512, 0, 64)
     for kernel in kernels:
         y = np.zeros((1, 14, 14, 64), np.float32)
         invoke(lib, kernel, nhwc(x, 0, np.nan), kernel.pack_weights(w), y, *sizes)

@@ -167,7 +167,7 @@ def test_known_and_symbolic_planes_have_the_same_kernels() -> None:
         y = b.Conv(b.Relu(y), random(64, 1, 3, 3), group=64, pads_begin=(1, 1), pads_end=(1, 1))
         y, _ = b.add_all(MaxPool(kernel=(2, 2), strides=(2, 2)), y)
         y = b.InstanceNormalization(y, random(64), random(64))
-        return b.Conv(b.Relu(y), random(3, 64, 5, 5), pads_begin=(2, 2), pads_end=(2, 2))
+        return b.Conv(b.Relu(y), random(3, 64, 5, 5), strides=(2, 2), pads_begin=(2, 2), pads_end=(2, 2))
 
     x, sizes = random(1, 32, 56, 56), [Dim.symbol(n) for n in ("n", "h", "w")]
     words = []

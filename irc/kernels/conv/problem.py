@@ -144,17 +144,12 @@ class ConvProblem(Problem):
         """Whether the size of the result is known."""
         return all(d.is_const for d in (self.depth.result, *self.result))
 
-    @property
-    def is_dense_3x3(self) -> bool:
-        """Whether windows of 3 × 3, which may be dilated, stand at every pixel."""
-        return self.window == (3, 3) and self.strides == (1, 1)
-
-    def squares(self, side: int) -> Dim:
-        """Count the squares of so many pixels a side, the dilation apart, that cover a plane of the result.
+    def runs(self, down: int, across: int) -> Dim:
+        """Count the rectangles of so many pixels, the dilations apart, that cover a plane of the result.
 
         At most, where neither its size nor how often the dilation goes into it is known.
         """
-        return _runs(self.result[0], side, self.dilations[0]) * _runs(self.result[1], side, self.dilations[1])
+        return _runs(self.result[0], down, self.dilations[0]) * _runs(self.result[1], across, self.dilations[1])
 
     @property
     def images(self) -> int:
@@ -274,7 +269,7 @@ class ConvTransposeProblem(ConvProblem):
 
 def _runs(n: Dim, side: int, apart: int) -> Dim:
     """Count the runs of so many pixels, so far apart, that cover n in a row: of each remainder by `apart` some."""
-    if apart == 1 or not n.is_const:
-        return n.ceildiv(side * apart) * apart
+    if side == 1 or apart == 1 or not n.is_const:
+        return n if side == 1 else n.ceildiv(side * apart) * apart
     whole, rest = divmod(int(n), side * apart)
     return Dim.of(whole * apart + min(rest, apart))

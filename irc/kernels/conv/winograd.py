@@ -1,11 +1,12 @@
-"""Convolution 3 × 3 with stride 1, NHWC, by Winograd's minimal filtering F(2 × 2, 3 × 3) or F(4 × 4, 3 × 3).
+"""Convolution of stride 1, NHWC, of three, five or seven taps along an axis, by Winograd's minimal filtering.
 
-A tile of 2 × 2 outputs comes of 4 × 4 inputs by 16 products instead of 36, one of 4 × 4 by 36 instead of 144
+A tile of 2 × 2 outputs of a window 3 × 3 comes of 4 × 4 inputs by 16 products instead of 36, one of 4 × 4, or of 2 × 2
+of a window 5 × 5, of 6 × 6 by 36 instead of 144 and 100; windows of a line have lines for tiles
 (`irc.kernels.conv.winograd_transforms`).  Some tiles at a time, which may be of several images, are transformed into
-scratch, [position][block of ic][tile][channel of the block]; then each panel of output channels is 16 or 36 matrix
-products over ic, whose sums are transformed back and pass through the epilogue.  Weights are transformed when
-compiling, in f64: [panel of oc][position][ic][panel], one group of channels after the other.  Nothing outside the input
-is read.
+scratch, [position][block of ic][tile][channel of the block]; then each panel of output channels is as many matrix
+products over ic as there are positions, whose sums are transformed back and pass through the epilogue.  Weights are
+transformed when compiling, in f64: [panel of oc][position][ic][panel], one group of channels after the other.  Nothing
+outside the input is read.
 
 Of a dilated window the pixels of a tile, of inputs as of outputs, are the dilation apart: tiles of each remainder by it
 stand beside those of the next one.
@@ -26,7 +27,7 @@ from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType, f32, f64
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve
-from irc.kernels.conv.winograd_transforms import F2, F4, Filtering
+from irc.kernels.conv.winograd_transforms import Filtering, filterings_of
 from irc.kernels.core import costs
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
 from irc.kernels.core.epilogue import Epilogue
@@ -140,16 +141,16 @@ static void ${S}_enter(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1
     for (int64_t t = t0; t < t0 + rows; t++, ${S}_advance(g, &corner), to += $L) {
         const int64_t y = corner.y - g->pad_h, x = corner.x - g->pad_w;
         uint64_t inside = 0;
-        for (int k = 0; k < $N * $N && t < t1; k++)
+        for (int k = 0; k < $P && t < t1; k++)
             inside |= (uint64_t)($at_y >= 0 && $at_y < g->ih && $at_x >= 0 && $at_x < g->iw) << k;
         const $T *from = g->x + corner.image * g->x_batch + group * g->ic + y * g->x_row + x * g->x_pixel;
         for (int64_t b = 0; b < g->blocks; b++) {
             const int64_t left = g->ic - b * $L;
             $T *at = to + b * (g->most * $MR * $L);
             if (inside == $every && left >= $L)
-                irc_winograd_${M}x${M}_enter_whole_$V(from + b * $L, $x_row, $x_pixel, at, step);
+                irc_winograd_${tile}_enter_whole_$V(from + b * $L, $x_row, $x_pixel, at, step);
             else
-                irc_winograd_${M}x${M}_enter_edge_$V(inside, from + b * $L, $x_row, $x_pixel, left, at, step);
+                irc_winograd_${tile}_enter_edge_$V(inside, from + b * $L, $x_row, $x_pixel, left, at, step);
         }
     }
 }
@@ -163,14 +164,14 @@ static void ${S}_leave(const ${S}_call *g, int64_t group, int64_t t0, int64_t t1
         ${S}_out o = {.c = g->y + image * g->y_batch + group * g->oc, .c_row = g->y_pixel, .n = g->oc};$slot_starts
         for (int64_t v = 0; v * $L < $NR && col + v * $L < g->oc; v++) {
             const int64_t at = col + v * $L, left = g->oc - at;
-            $V y[$M][$M];
-            irc_winograd_${M}x${M}_leave_$V(from + v * $L, step, y);
-            for (int k = 0; k < $M * $M; k++) {
+            $V y[$rows][$columns];
+            irc_winograd_${tile}_leave_$V(from + v * $L, step, y);
+            for (int k = 0; k < $outputs; k++) {
                 if ($to_y >= g->oh || $to_x >= g->ow) continue;
                 const int64_t pixel = ($to_y) * g->ow + $to_x;
                 $T *const to = o.c + pixel * o.c_row + at;
-                if (left >= $L) ${V}_store(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, $L));
-                else ${V}_store_part(to, ${S}_epilogue(&o, y[k / $M][k % $M], pixel, at, left), left);
+                if (left >= $L) ${V}_store(to, ${S}_epilogue(&o, y[k / $columns][k % $columns], pixel, at, $L));
+                else ${V}_store_part(to, ${S}_epilogue(&o, y[k / $columns][k % $columns], pixel, at, left), left);
             }
         }
     }
@@ -234,19 +235,19 @@ void $S($parameters) {
 
 
 _RUNS = """
-/* Runs of $M pixels that cover n in a row, their pixels `apart`: one of each remainder stands behind the other. */
-static int64_t ${S}_runs(int64_t n, int64_t apart) {
-    const int64_t left = n % ($M * apart);
-    return n / ($M * apart) * apart + (left < apart ? left : apart);
+/* Runs of `side` pixels that cover n in a row, their pixels `apart`: one of each remainder stands behind the other. */
+IRC_INLINE int64_t ${S}_runs(int64_t n, int64_t side, int64_t apart) {
+    const int64_t left = n % (side * apart);
+    return n / (side * apart) * apart + (left < apart ? left : apart);
 }
 """
 
 
 @kernel
 class WinogradKernel(Kernel[ConvProblem]):
-    """A generated convolution 3 × 3, stride 1: a row of `tile` is a square of outputs, as `filtering` says.
+    """A generated convolution of stride 1: a row of `tile` is a square or a line of outputs, as `filtering` says.
 
-    The pixels of a square, of outputs as of inputs, are the dilations apart.
+    Their pixels, of outputs as of inputs, are the dilations apart; 1 along an axis that a window has one tap of.
     """
 
     tile: Tile
@@ -259,8 +260,9 @@ class WinogradKernel(Kernel[ConvProblem]):
     @classmethod
     def candidates(cls, problem: ConvProblem, isa: Isa) -> Iterator[Self]:
         p = problem
-        if p.layout == "nhwc" and p.is_dense_3x3 and p.dtype in (f32, f64):
-            for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), (F2, F4)):
+        if p.layout == "nhwc" and p.strides == (1, 1) and p.dtype in (f32, f64):
+            filterings = filterings_of(p.window)
+            for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), filterings):
                 for vectors, most in _tiles(length, p.oc, p.dtype).items():
                     rows = heights_of(_tiles_of(p, filtering), most)[-1]
                     yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering, p.dilations)
@@ -268,14 +270,14 @@ class WinogradKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
         p, t, f = problem, self.tile, self.filtering
-        tiles = p.images * likely_extent(p.squares(f.outputs))
+        tiles = p.images * likely_extent(p.runs(*f.sides))
         panels, blocks = -(-p.oc // t.panel), -(-p.ic // t.lanes)
         step = max(t.rows * t.vectors / t.isa.fma, (t.rows + t.vectors) / 2, 4.0)
         products = f.positions * -(-tiles // t.rows) * panels * blocks * t.lanes * step / self._reached
         vectors, partial = divmod(p.oc, t.lanes)
         part = costs.PARTIAL_MASKED if t.isa.vector == 64 else costs.PARTIAL
-        back = costs.TRANSFORM_BACK[f.outputs] * (vectors + (part if partial else 0))
-        transforms = tiles * (blocks * costs.TRANSFORM[f.outputs] + back) * costs.relative(t.isa)
+        back = costs.TRANSFORM_BACK[f.positions, f.outputs] * (vectors + (part if partial else 0))
+        transforms = tiles * (blocks * costs.TRANSFORM[f.positions] + back) * costs.relative(t.isa)
         found = costs.costs_of(t.isa)
         far = found.winograd_near if p.near and found.winograd_near else found.winograd_stream
         weights = self._transformed(p) / (costs.SECOND_CACHE if self._resident(p) else far)
@@ -320,11 +322,12 @@ class WinogradKernel(Kernel[ConvProblem]):
         """Convolve with the weights that were transformed: their matrix has a left inverse."""
         groups, oc, ic, t, f = *(sizes[n] for n in ("groups", "oc", "ic")), self.tile, self.filtering
         panels, depth = -(-oc // t.panel), -(-ic // t.lanes) * t.lanes
-        shape = groups, panels, f.inputs, f.inputs, depth, t.panel
+        shape = groups, panels, f.positions, depth, t.panel
         u = reads[1][: np.prod(shape)].reshape(shape)
-        back = np.linalg.pinv(f.weights)
-        g = np.einsum("ya,gpabio,xb->gpoiyx", back, u.astype(np.float64), back).reshape(groups, -1, depth, 3, 3)
-        w = g[:, :oc, :ic].reshape(groups * oc, ic, 3, 3).astype(t.dtype.numpy)
+        g = np.einsum("ta,gpaio->gpoit", np.linalg.pinv(f.weights), u.astype(np.float64)).reshape(
+            groups, -1, depth, f.taps
+        )
+        w = g[:, :oc, :ic].reshape(groups * oc, ic, *f.window).astype(t.dtype.numpy)
         convolve("nhwc", w, groups, (1, 1), self.dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
@@ -388,9 +391,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         return groups * self.filtering.positions * -(-oc // t.panel) * t.panel * -(-ic // t.lanes) * t.lanes
 
     def pack_weights(self, w: Array, groups: int = 1) -> Array:
-        """Pack w[oc, ic, 3, 3] of all groups, transformed, flat; channels are filled up with zeros."""
-        t, (outputs, ic), g = self.tile, w.shape[:2], self.filtering.weights
-        made = np.kron(g, g) @ w.reshape(outputs * ic, 9).T.astype(np.float64)
+        """Pack w[oc, ic, *window] of all groups, transformed, flat; channels are filled up with zeros."""
+        t, (outputs, ic), f = self.tile, w.shape[:2], self.filtering
+        made = f.weights @ w.reshape(outputs * ic, f.taps).T.astype(np.float64)
         oc, panels, depth = outputs // groups, -(-outputs // groups // t.panel), -(-ic // t.lanes) * t.lanes
         full = np.zeros((len(made), groups, panels * t.panel, depth), t.dtype.numpy)
         full[:, :, :oc, :ic] = made.reshape(-1, groups, oc, ic)
@@ -399,17 +402,18 @@ class WinogradKernel(Kernel[ConvProblem]):
 
     @property
     def executed(self) -> float:
-        """Products of a square instead of nine of each output."""
-        return self.filtering.positions / (9 * self.filtering.outputs**2)
+        """Products of a tile instead of those of each output's taps."""
+        return self.filtering.positions / (self.filtering.taps * self.filtering.outputs)
 
     def flops(self, sizes: Sizes) -> Dim:
-        return 18 * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
+        return 2 * self.filtering.taps * product(sizes[n] for n in ("batch", "groups", "oc", "ic", "oh", "ow"))
 
     @property
     def summary(self) -> str:
+        window = "{}x{}".format(*self.filtering.window)
         apart = "" if self.dilations == (1, 1) else " dilated by {} x {}".format(*self.dilations)
         return (
-            f"Convolution 3x3{apart} by Winograd's F({self.filtering.name}, 3x3), NHWC, {self.tile.dtype}, "
+            f"Convolution {window}{apart} by Winograd's F({self.filtering.name}, {window}), NHWC, {self.tile.dtype}, "
             f"{self.tile.rows} tiles x {self.tile.panel} channels."
         )
 
@@ -423,34 +427,35 @@ class WinogradKernel(Kernel[ConvProblem]):
             "cached": t.isa.l2 // 2,
             "worthwhile": WORTHWHILE,
         }
-        given |= {"M": self.filtering.outputs, "N": self.filtering.inputs, "P": self.filtering.positions}
-        given["every"] = (1 << self.filtering.positions) - 1
-        given |= self._squares(given)
+        f = self.filtering
+        given |= {"P": f.positions, "every": (1 << f.positions) - 1, "outputs": f.outputs}
+        given |= {"tile": f.name, "rows": f.sides[0], "columns": f.sides[1]} | self._places(given)
         given["sum"] = LONGEST_SUM // t.lanes
         given["slot_starts"] = slot_starts(self.epilogue, first=" + group * g->oc")
         return [
             prelude(t, self.epilogue),
             DIVIDE,
             tile_body(self._body, _TILE, **given),
-            *self.filtering.parts(given),
+            *f.parts(given),
             epilogue_of(s, t, self.epilogue),
             *(fill(text, **given) for text in (_CALL, _BODY)),
             fill(ENTRY, **given, images="(g->batch * g->groups)", pieces="g->groups * call.chunks"),
         ]
 
-    def _squares(self, given: Mapping[str, object]) -> dict[str, str]:
-        """Return the expressions of where squares stand by their names in the templates."""
-        m, n, found = self.filtering.outputs, self.filtering.inputs, dict[str, str]()
-        axes = (("y", "row", "down", "i", "oh", "/"), ("x", "column", "across", "j", "ow", "%"))
-        for (axis, line, count, index, size, of), apart in zip(axes, self.dilations, strict=True):
+    def _places(self, given: Mapping[str, object]) -> dict[str, str]:
+        """Return the expressions of where tiles stand by their names in the templates."""
+        f, found = self.filtering, dict[str, str]()
+        axes = (("y", "row", "row", "down", "i", "oh", "/"), ("x", "column", "pixel", "across", "j", "ow", "%"))
+        each = zip(axes, f.sides, self.dilations, strict=True)
+        for (axis, line, stride, count, index, size, of), m, apart in each:
             step = f" * {apart}" if apart > 1 else ""
-            found[f"at_{axis}"] = f"{axis} + k {of} {n}{step}"
-            found[f"to_{axis}"] = f"o{axis} + k {of} {m}{step}"
-            found[f"x_{'row' if axis == 'y' else 'pixel'}"] = f"g->x_{'row' if axis == 'y' else 'pixel'}{step}"
-            found[count] = f"(g->{size} + {m - 1}) / {m}" if apart == 1 else f"{self.symbol}_runs(g->{size}, {apart})"
-            found[line] = f"{index} * {m}"
-            found[f"next_{line}"] = str(m)
-            if apart > 1:
+            found[f"at_{axis}"] = f"{axis} + k {of} {f.inputs[1]}{step}"
+            found[f"to_{axis}"] = f"o{axis} + k {of} {f.sides[1]}{step}"
+            found[f"x_{stride}"] = f"g->x_{stride}{step}"
+            found[count] = f"(g->{size} + {m - 1}) / {m}" if m > 1 else f"g->{size}"
+            found[line], found[f"next_{line}"] = f"{index} * {m}", str(m)
+            if m > 1 and apart > 1:
+                found[count] = f"{self.symbol}_runs(g->{size}, {m}, {apart})"
                 found[line] = f"{index} / {apart} * {m * apart} + {index} % {apart}"
                 found[f"next_{line}"] = f"(at->{axis} + 1) % {m * apart} < {apart} ? 1 : {(m - 1) * apart + 1}"
         return found | {"runs": fill(_RUNS, **given) if self.dilations != (1, 1) else ""}
@@ -458,7 +463,7 @@ class WinogradKernel(Kernel[ConvProblem]):
 
 def _tiles_of(problem: ConvProblem, filtering: Filtering) -> Dim:
     """Count the tiles of all images; of one, for which register tiles are high enough, if their number is not known."""
-    tiles = problem.squares(filtering.outputs)
+    tiles = problem.runs(*filtering.sides)
     return tiles * problem.batch if problem.batch.is_const else tiles
 
 

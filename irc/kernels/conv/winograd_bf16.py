@@ -258,7 +258,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate 16 products (half a panel counts as a whole one), transforms and 16 / 9 of the weights."""
         p, lanes = problem, VECTOR.lanes
-        tiles, depth, columns = int(p.squares(2)), -(-p.ic // CHUNK) * CHUNK, -(-p.oc // lanes)
+        tiles, depth, columns = int(p.runs(2, 2)), -(-p.ic // CHUNK) * CHUNK, -(-p.oc // lanes)
         products = 16 * tiles * depth * -(-p.oc // PANEL) * PANEL / (SPLIT_PRODUCTS["dot", 1] * costs.WINOGRAD_SPLIT)
         transforms = tiles * (depth // lanes * costs.TRANSFORM_SPLIT + columns * costs.TRANSFORM_SPLIT_BACK)
         return p.images * (products + transforms) + p.waiting(VECTOR.isa, 16 * p.oc * p.ic * u16.itemsize)
@@ -268,7 +268,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         return "winograd, split bf16"
 
     def arguments_for(self, problem: ConvProblem) -> dict[str, Dim]:
-        most = Dim.of(self.most(problem.ic, problem.squares(2)))
+        most = Dim.of(self.most(problem.ic, problem.runs(2, 2)))
         return problem.arguments() | problem.channel_arguments() | {"most": most}
 
     def packed(self, problem: ConvProblem) -> Packed:
@@ -340,7 +340,7 @@ class SplitWinogradKernel(Kernel[ConvProblem]):
         depth, panels = -(-ic // CHUNK) * CHUNK, -(-oc // PANEL)
         full = np.zeros((3, 3, depth, oc), np.float32)
         full[:, :, :ic] = w.transpose(2, 3, 1, 0)
-        made = np.einsum("ay,yxio,bx->abio", F2.weights, full.astype(np.float64), F2.weights, optimize=True)
+        made = np.einsum("ay,yxio,bx->abio", F2.line(3), full.astype(np.float64), F2.line(3), optimize=True)
         with np.errstate(over="ignore"):
             made = self._matrix.pack_b(made.reshape(16, depth, oc).astype(np.float32))
         made = made.reshape(16, panels, -1).transpose(1, 0, 2)

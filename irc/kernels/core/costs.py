@@ -157,10 +157,23 @@ SPLITTING_ROWS_OF_B, TURNED = {3: 0.6, 2: 0.4, 1: 0.25}, 0.4
 """The same of a B that is no constant; and to copy an element of it, or of A, first, where it stands the other way."""
 WINOGRAD_SPLIT = 0.9
 """Of `SPLIT_PRODUCTS`, what products between Winograd's transforms reach."""
-TRANSFORM: Mapping[int, float] = {2: 80.0, 4: 200.0}
-TRANSFORM_BACK: Mapping[int, float] = {2: 150.0, 4: 400.0}
+TRANSFORM: Mapping[int, float] = {4: 6.0, 6: 10.0, 8: 16.0, 16: 80.0, 36: 200.0}
+TRANSFORM_BACK: Mapping[tuple[int, int], float] = {
+    (4, 2): 20.0,
+    (6, 2): 20.0,
+    (6, 4): 35.0,
+    (8, 2): 25.0,
+    (8, 4): 40.0,
+    (16, 4): 150.0,
+    (36, 4): 200.0,
+    (36, 8): 270.0,
+    (36, 16): 400.0,
+    (64, 4): 260.0,
+    (64, 8): 350.0,
+    (64, 16): 480.0,
+}
 """Cycles to transform a vector of channels of one tile of Winograd's algorithm, and one of its results with the
-epilogue, by the side of a tile of results, where a core does two vectors a cycle."""
+epilogue, by the inputs and the results of a tile, where a core does two vectors a cycle."""
 PARTIAL, PARTIAL_MASKED = 3.0, 1.3
 """How many times as long the latter takes of a vector that is not full; and where a mask stores it."""
 TRANSFORM_SPLIT, TRANSFORM_SPLIT_BACK = 30.0, 62.0

@@ -235,7 +235,7 @@ class IntegerWinogradKernel(WindowsOfBytes):
 
     def cycles(self, problem: IntegerConvProblem) -> float:
         """Estimate the products, as `IntegerConvKernel` does, the transforms, and the more of weights."""
-        tiles, panels = likely_extent(problem.squares(2)), -(-problem.oc // self.tile.columns)
+        tiles, panels = likely_extent(problem.runs(2, 2)), -(-problem.oc // self.tile.columns)
         groups = -(-problem.ic // STEP["pairs"])
 
         def tile(rows: int) -> float:
@@ -265,7 +265,7 @@ class IntegerWinogradKernel(WindowsOfBytes):
         """Choose how many tiles are transformed at a time."""
         tile = 16 * (2 * self._depth(problem.ic) + 4 * self.tile.columns)
         most = min(max(self.isa.l2 // 2 // tile, LEAST_TILES), MOST_TILES)
-        return min(most, problem.squares(2).const or most)
+        return min(most, problem.runs(2, 2).const or most)
 
     def _depth(self, ic: int) -> int:
         half = self.isa.vector // 2
@@ -285,7 +285,7 @@ class IntegerWinogradKernel(WindowsOfBytes):
         outputs, columns = rows.shape[0], self.tile.columns
         panels, ic = -(-outputs // columns), rows[:, 1:].shape[1] // 9
         whole = np.zeros((16, panels * columns, -(-ic // 2) * 2), np.int16)
-        taps, g = rows[:, 1:].reshape(outputs, ic, 3, 3).astype(np.int64), (2 * F2.weights).astype(np.int64)
+        taps, g = rows[:, 1:].reshape(outputs, ic, 3, 3).astype(np.int64), (2 * F2.line(3)).astype(np.int64)
         whole[:, :outputs, :ic] = np.einsum("ay,ocyx,bx->aboc", g, taps, g).reshape(16, outputs, ic)
         own = np.zeros(panels * columns, np.int32)
         own[:outputs] = rows[:, 0]
@@ -299,7 +299,7 @@ class IntegerWinogradKernel(WindowsOfBytes):
         own = np.ascontiguousarray(reads[1][:head]).view(np.int32)[:oc]
         whole, _ = self.tile.unpanelled(reads[1][head:], panels * 16, -(-ic // 2))
         u = whole.reshape(panels, 4, 4, columns, -1).transpose(1, 2, 0, 3, 4).reshape(4, 4, panels * columns, -1)
-        back = np.linalg.pinv(2 * F2.weights)
+        back = np.linalg.pinv(2 * F2.line(3))
         w = np.einsum("ya,aboc,xb->ocyx", back, u[:, :, :oc, :ic].astype(np.float64), back).round()
         self.convolve(w, own, reads, writes, sizes)
 
