@@ -92,12 +92,12 @@ def close_to(found: Any, exact: Any, k: int, kernel: WinogradKernel) -> None:
         assert np.abs(found - exact).max() <= 32 * np.finfo(kernel.tile.dtype.numpy).eps * np.abs(exact).max()
 
 
-def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
+def run(lib: Any, kernel: WinogradKernel, case: Any, dilations: Pair = (1, 1)) -> None:
     """Calls on slices of wider tensors: nothing outside the slices is read, or written; the same for any pool."""
     ic, oc, (ih, iw), pads, n, *more = case
     dtype, groups = kernel.tile.dtype, sum(more) or 1
     x, w = noise(n, ic, ih, iw, dtype=dtype), noise(oc, ic // groups, *kernel.filtering.window, dtype=dtype)
-    exact = exact_conv(x, w, groups, (1, 1), kernel.dilations, pads)
+    exact = exact_conv(x, w, groups, (1, 1), dilations, pads)
     oh, ow = exact.shape[2:]
     given, found = nhwc(x, 3, np.nan), []
     packed = kernel.pack_weights(w, groups)
@@ -105,6 +105,7 @@ def run(lib: Any, kernel: WinogradKernel, case: Any) -> None:
     down, across = kernel.filtering.sides
     most = kernel.most(ic // groups, -(-oh // down) * -(-ow // across), False)
     sizes: dict[str, Any] = {"batch": n, "groups": groups, "ic": ic // groups, "oc": oc // groups, "most": most}
+    sizes |= {name: dilations["hw".index(name[-1])] for name in kernel.sizes if name.startswith("dilation")}
     panels = -(-(oc // groups) // kernel.tile.panel)
     sizes |= {"ih": ih, "iw": iw, "oh": oh, "ow": ow}
     sizes |= {"pad_h": pads[0], "pad_w": pads[1], "x_pixel": ic + 3, "x_row": iw * (ic + 3)}
@@ -142,20 +143,20 @@ def test_every_case(tmp_path: Path, isa: str) -> None:
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_dilations(tmp_path: Path, isa: str) -> None:
-    kernels = [(k, case) for case, apart in DILATED for k in kernels_of(ISAS[isa], f32, case, fused(), apart)]
-    lib = build(tmp_path, list({k.symbol: k for k, _ in kernels}.values()))
-    for kernel, case in kernels:
-        run(lib, kernel, case)
+    kernels = [(k, case, apart) for case, apart in DILATED for k in kernels_of(ISAS[isa], f32, case, fused(), apart)]
+    lib = build(tmp_path, list({k.symbol: k for k, *_ in kernels}.values()))
+    for kernel, case, apart in kernels:
+        run(lib, kernel, case, apart)
 
 
 @pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
 def test_other_windows(tmp_path: Path, isa: str) -> None:
-    kernels: list[tuple[WinogradKernel, Any]] = []
+    kernels: list[tuple[WinogradKernel, Any, Pair]] = []
     for case, apart, window in OTHERS:
-        kernels += [(k, case) for k in kernels_of(ISAS[isa], f32, case, fused(), apart, window)]
-    lib = build(tmp_path, list({k.symbol: k for k, _ in kernels}.values()))
-    for kernel, case in kernels:
-        run(lib, kernel, case)
+        kernels += [(k, case, apart) for k in kernels_of(ISAS[isa], f32, case, fused(), apart, window)]
+    lib = build(tmp_path, list({k.symbol: k for k, *_ in kernels}.values()))
+    for kernel, case, apart in kernels:
+        run(lib, kernel, case, apart)
 
 
 def test_dilated_squares_cover_the_plane() -> None:

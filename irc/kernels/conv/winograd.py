@@ -247,13 +247,14 @@ IRC_INLINE int64_t ${S}_runs(int64_t n, int64_t side, int64_t apart) {
 class WinogradKernel(Kernel[ConvProblem]):
     """A generated convolution of stride 1: a row of `tile` is a square or a line of outputs, as `filtering` says.
 
-    Their pixels, of outputs as of inputs, are the dilations apart; 1 along an axis that a window has one tap of.
+    dilated: the axes along which their pixels, of outputs as of inputs, are a dilation apart, which is an argument:
+    networks have many.
     """
 
     tile: Tile
     epilogue: Epilogue
     filtering: Filtering
-    dilations: tuple[int, int]
+    dilated: tuple[bool, bool]
 
     problem = ConvProblem
 
@@ -262,10 +263,11 @@ class WinogradKernel(Kernel[ConvProblem]):
         p = problem
         if p.layout == "nhwc" and p.strides == (1, 1) and p.dtype in (f32, f64):
             filterings = filterings_of(p.window)
+            down, across = (taps > 1 and apart > 1 for taps, apart in zip(p.window, p.dilations, strict=True))
             for length, filtering in itertools.product(costs.lengths_for(isa, p.dtype, p.oc), filterings):
                 for vectors, most in _tiles(length, p.oc, p.dtype).items():
                     rows = heights_of(_tiles_of(p, filtering), most)[-1]
-                    yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering, p.dilations)
+                    yield cls(Tile(length, p.dtype, rows, vectors), p.epilogue, filtering, (down, across))
 
     def cycles(self, problem: ConvProblem) -> float:
         """Estimate the matrix products over whole register tiles, the transforms, and the more of weights."""
@@ -310,7 +312,9 @@ class WinogradKernel(Kernel[ConvProblem]):
         wide = 1 if resident else self.wide(problem.ic, problem.oc, tiles)
         most = tiles.ceildiv(self.tile.rows) if wide > 1 else Dim.of(self.most(problem.ic, tiles, resident))
         plan = {"groups": Dim.of(problem.groups), "most": most, "wide": Dim.of(wide)}
-        return problem.arguments() | problem.channel_arguments() | plan
+        apart = {f"dilation_{axis}": Dim.of(n) for axis, n in zip("hw", problem.dilations, strict=True)}
+        found = problem.arguments() | problem.channel_arguments() | plan
+        return found | {name: apart[name] for name in self._apart}
 
     def packed(self, problem: ConvProblem) -> Packed:
         groups, t = problem.groups, self.tile
@@ -328,13 +332,14 @@ class WinogradKernel(Kernel[ConvProblem]):
             groups, -1, depth, f.taps
         )
         w = g[:, :oc, :ic].reshape(groups * oc, ic, *f.window).astype(t.dtype.numpy)
-        convolve("nhwc", w, groups, (1, 1), self.dilations, self.epilogue, reads, writes, sizes)
+        dilations = sizes.get("dilation_h", 1), sizes.get("dilation_w", 1)
+        convolve("nhwc", w, groups, (1, 1), dilations, self.epilogue, reads, writes, sizes)
 
     @cached_property
     def symbol(self) -> str:
         words = f"{self.filtering.name}_{self._body.removeprefix('irc_winograd_')}"
-        if self.dilations != (1, 1):
-            words += "_d{}x{}".format(*self.dilations)
+        if any(self.dilated):
+            words += "_dilated_" + "".join(itertools.compress("hw", self.dilated))
         return symbol("winograd_conv", words, self.epilogue.key())
 
     @property
@@ -351,7 +356,7 @@ class WinogradKernel(Kernel[ConvProblem]):
     @property
     def sizes(self) -> tuple[str, ...]:
         extents = "batch groups ic oc ih iw oh ow pad_h pad_w most wide x_batch x_row x_pixel y_batch y_pixel"
-        return (*extents.split(), *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
+        return (*extents.split(), *self._apart, *(f"s{i}_{f}" for i, f in self.epilogue.strides(*STRIDES)))
 
     def most(self, ic: int, tiles: DimLike, resident: bool) -> int:
         """Choose `most` for this many tiles: what is transformed at a time takes the second cache.
@@ -411,9 +416,9 @@ class WinogradKernel(Kernel[ConvProblem]):
     @property
     def summary(self) -> str:
         window = "{}x{}".format(*self.filtering.window)
-        apart = "" if self.dilations == (1, 1) else " dilated by {} x {}".format(*self.dilations)
+        dilated = ", dilated," if any(self.dilated) else ""
         return (
-            f"Convolution {window}{apart} by Winograd's F({self.filtering.name}, {window}), NHWC, {self.tile.dtype}, "
+            f"Convolution {window}{dilated} by Winograd's F({self.filtering.name}, {window}), NHWC, {self.tile.dtype}, "
             f"{self.tile.rows} tiles x {self.tile.panel} channels."
         )
 
@@ -442,23 +447,34 @@ class WinogradKernel(Kernel[ConvProblem]):
             fill(ENTRY, **given, images="(g->batch * g->groups)", pieces="g->groups * call.chunks"),
         ]
 
+    @property
+    def _apart(self) -> tuple[str, ...]:
+        """The names of the dilations that are arguments."""
+        return tuple(itertools.compress(("dilation_h", "dilation_w"), self.dilated))
+
     def _places(self, given: Mapping[str, object]) -> dict[str, str]:
-        """Return the expressions of where tiles stand by their names in the templates."""
+        """Return the expressions of where tiles stand by their names in the templates.
+
+        Of the i-th row and the j-th column of tiles the first pixel, how many there are, and how far the next is; of
+        the k-th pixel of a tile its row and column.
+        """
         f, found = self.filtering, dict[str, str]()
-        axes = (("y", "row", "row", "down", "i", "oh", "/"), ("x", "column", "pixel", "across", "j", "ow", "%"))
-        each = zip(axes, f.sides, self.dilations, strict=True)
-        for (axis, line, stride, count, index, size, of), m, apart in each:
-            step = f" * {apart}" if apart > 1 else ""
+        axes = (("y", "row", "row", "down", "i", "h", "/"), ("x", "column", "pixel", "across", "j", "w", "%"))
+        each = zip(axes, f.sides, self.dilated, strict=True)
+        for (axis, line, stride, count, index, size, of), m, dilated in each:
+            apart = f"g->dilation_{size}"
+            step = f" * {apart}" if dilated else ""
             found[f"at_{axis}"] = f"{axis} + k {of} {f.inputs[1]}{step}"
             found[f"to_{axis}"] = f"o{axis} + k {of} {f.sides[1]}{step}"
             found[f"x_{stride}"] = f"g->x_{stride}{step}"
-            found[count] = f"(g->{size} + {m - 1}) / {m}" if m > 1 else f"g->{size}"
+            found[count] = f"(g->o{size} + {m - 1}) / {m}" if m > 1 else f"g->o{size}"
             found[line], found[f"next_{line}"] = f"{index} * {m}", str(m)
-            if m > 1 and apart > 1:
-                found[count] = f"{self.symbol}_runs(g->{size}, {m}, {apart})"
-                found[line] = f"{index} / {apart} * {m * apart} + {index} % {apart}"
-                found[f"next_{line}"] = f"(at->{axis} + 1) % {m * apart} < {apart} ? 1 : {(m - 1) * apart + 1}"
-        return found | {"runs": fill(_RUNS, **given) if self.dilations != (1, 1) else ""}
+            if dilated:
+                found[count] = f"{self.symbol}_runs(g->o{size}, {m}, {apart})"
+                found[line] = f"{index} / {apart} * {m} * {apart} + {index} % {apart}"
+                next_one = f"(at->{axis} + 1) % ({m} * {apart}) < {apart} ? 1 : {m - 1} * {apart} + 1"
+                found[f"next_{line}"] = next_one
+        return found | {"runs": fill(_RUNS, **given) if any(self.dilated) else ""}
 
 
 def _tiles_of(problem: ConvProblem, filtering: Filtering) -> Dim:
