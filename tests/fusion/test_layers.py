@@ -201,7 +201,7 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
     "taps as channels": (
         few_outputs,
         random(1, 3, 32, 32),
-        ["Conv, Relu: loops for the layout", "Conv, Relu: direct_conv", "Conv_1: direct_conv", "Conv_1, Tanh: loops"],
+        ["Conv, Relu: loops for the layout", "Conv, Relu: direct_conv", "Conv_1: winograd_conv", "Conv_1, Tanh: loops"],
     ),
     "concatenations": (
         concatenated,
