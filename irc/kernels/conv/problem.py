@@ -136,7 +136,7 @@ class ConvProblem(Problem):
 
     @property
     def is_regular_3x3(self) -> bool:
-        """Whether windows of 3 × 3 stand at every pixel, as Winograd's algorithms need."""
+        """Whether windows of 3 × 3 stand at every pixel, as Winograd's algorithms of bytes and of bf16 need."""
         return self.geometry == ((3, 3), (1, 1), (1, 1))
 
     @property
@@ -269,7 +269,9 @@ class ConvTransposeProblem(ConvProblem):
 
 def _runs(n: Dim, side: int, apart: int) -> Dim:
     """Count the runs of so many pixels, so far apart, that cover n in a row: of each remainder by `apart` some."""
-    if side == 1 or apart == 1 or not n.is_const:
-        return n if side == 1 else n.ceildiv(side * apart) * apart
+    if side == 1:
+        return n
+    if apart == 1 or not n.is_const:
+        return n.ceildiv(side * apart) * apart
     whole, rest = divmod(int(n), side * apart)
     return Dim.of(whole * apart + min(rest, apart))

@@ -261,7 +261,8 @@ class Filtering:
         n, (rows, columns), plane = self.along, self.sides, min(self.window) > 1
         own = {"N": n, "M": max(self.sides), "rows": rows, "columns": columns, "tile": self.name}
         own["along"] = "row" if self.window[1] == 1 else "pixel"
-        found = [piece(f"IRC_WINOGRAD_enter_{n}_$V", _ENTER_LINES[n], f"irc_winograd_enter_{n}_$V", **given)]
+        name = f"enter_{n}_$V"
+        found: list[Part] = [piece(f"IRC_WINOGRAD_{name}", _ENTER_LINES[n], f"irc_winograd_{name}", **given)]
         for m in sorted({rows, columns} if plane else {max(self.sides)}):
             name = f"leave_{n}_{m}_$V"
             found.append(piece(f"IRC_WINOGRAD_{name}", _LEAVE_LINES[n, m], f"irc_winograd_{name}", **given))
@@ -274,13 +275,13 @@ class Filtering:
         for way, text, names in texts:
             defined = (f"{prefix}_{name}_$V" for name in names)
             found.append(piece(f"IRC_WINOGRAD_{self.name}_{way}_$V", text, *defined, **{**given, **own}))
-        return list(found)
+        return found
 
 
 _POINTS = {4: (0.0, 1.0, -1.0), 6: (0.0, 0.75, -0.75, 1.5, -1.5), 8: (0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0)}
 """By the inputs of a line, without infinity."""
 _TAPS = {4: (3,), 6: (3, 5), 8: (5, 7)}
-"""By the inputs of a line: the taps that are worth it."""
+"""By the inputs of a line: the taps along it that are filtered so."""
 MOST_OF_PLANES = 6
 """Inputs along an axis, at most, where both have several: with eight, 512 channels lose 1.0e-5 of the largest sum."""
 F2, F4 = Filtering((3, 3), 4), Filtering((3, 3), 6)

@@ -168,9 +168,6 @@ TRANSFORM_BACK: Mapping[tuple[int, int], float] = {
     (36, 4): 200.0,
     (36, 8): 270.0,
     (36, 16): 400.0,
-    (64, 4): 260.0,
-    (64, 8): 350.0,
-    (64, 16): 480.0,
 }
 """Cycles to transform a vector of channels of one tile of Winograd's algorithm, and one of its results with the
 epilogue, by the inputs and the results of a tile, where a core does two vectors a cycle."""
