@@ -51,7 +51,7 @@ LONE, LONE_ROWS, LONE_TAPS = 0.83, 9, 5
 """Times as long as estimated that tiles of one vector take on cores with AMX, in planes, from so many pixels, and taps
 of a row, on (Emerald Rapids, 60 layers).  It seems that loading a number for all lanes is no load of a vector there."""
 FEWEST_SUMS = 8  # with fewer in a tile, the channels are added up two at a time
-TILES = 64  # of a row, at most
+TILES, RUNS = 64, 8  # of a row at most, or runs of equal ones: each kind is a function
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
@@ -115,13 +115,14 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
                 narrower = rest < vectors and rest in REACHED
                 last = RowOfTiles.fitting(each, p.dtype, rest, row) if narrower else None
                 one = cls(cut.tile, row, single, depthwise, p.epilogue, last.tile if last else None)
-                if max(len(c.starts) for c in one._cuts) <= TILES and one._fits(p):
+                if all(len(c.starts) <= TILES or len(c.runs) <= RUNS for c in one._cuts) and one._fits(p):
                     yield one
 
     def _fits(self, problem: ConvProblem) -> bool:
-        """Tell whether a row of the result has room on the stack, and depthwise the input under it."""
+        """Tell whether a row of the result, if there are several, has room on the stack, and depthwise the input."""
         p, lanes, width = problem, self.tile.lanes, self.row[0]
-        if self.row[1] * self.tile.panel > self._room:
+        only = not self.depthwise and p.depth.result == p.result[0] == 1
+        if not only and self.row[1] * self.tile.panel > self._room:
             return False
         planes, rows = (p.depth.window - 1) * p.depth.dilation + 1, (p.window[0] - 1) * p.dilations[0] + 1
         return not self.depthwise or planes * rows * width * lanes <= self._ring
@@ -182,16 +183,21 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             return 1.0
         rows, panels, groups = int(p.depth.result) * int(p.result[0]), -(-p.oc // panel), int(p.batch) * p.groups
         blocks = self._blocks(rows, groups * panels)
-        heights = [rows * (i + 1) // blocks - rows * i // blocks for i in range(blocks)]
+        divided = rows if rows > 1 else len(self._cuts[0].starts)
+        heights = [divided * (i + 1) // blocks - divided * i // blocks for i in range(blocks)]
         widths = [self.tile.vectors] * (panels - 1) + [(self.last or self.tile).vectors]
         return tasks.longer_share([h * w for w in widths for h in heights], groups)
 
     def _blocks(self, rows: int, panels: int) -> int:
-        """Count the blocks of rows that each of all panels is divided into, as the C does."""
-        most = min(self._room // (self.row[1] * self.tile.panel), -(-rows // (FEW_TASKS // panels + 1)))
-        blocks = -(-rows // most)
+        """Count the blocks of rows, or of an only row's tiles, of each of all panels, as the C does."""
+        least, tiles = FEW_TASKS // panels + 1, len(self._cuts[0].starts)
+        if rows == 1:
+            blocks = min(max(-(-tiles // self._fitting), least), tiles)
+        else:
+            most = min(self._room // (self.row[1] * self.tile.panel), -(-rows // least))
+            blocks = -(-rows // most)
         odd = panels * blocks % 2 and panels * blocks < tasks.FEW_TASKS
-        return blocks + 1 if odd and blocks < rows else blocks
+        return blocks + 1 if odd and blocks < (tiles if rows == 1 else rows) else blocks
 
     @property
     def label(self) -> str:
@@ -211,7 +217,10 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
         t, (iw, ow, *_) = self.tile, self.row
         if not self.depthwise:
-            sums = min(self._room, sizes["od"] * sizes["oh"] * ow * t.panel)
+            rows = sizes["od"] * sizes["oh"]
+            pieces = -(-len(self._cuts[0].starts) // self._fitting)  # of an only row, at least
+            piece = max(-(-len(c.starts) // pieces) * c.tile.rows * c.tile.panel for c in self._cuts)
+            sums = piece if rows == 1 else max(piece, min(self._room, rows * ow * t.panel))
             return (sums + t.lanes * t.panel) * t.dtype.itemsize
         slots = (sizes["kd"] - 1) * sizes["dilation_d"] + 1
         ring = min(self._ring, slots * sizes["ih"] * iw * t.lanes) + t.lanes * t.lanes
@@ -295,9 +304,9 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         """Print the tiles of a row, and what goes through them for the panels of their width."""
         t = cut.tile
         given = names(t) | self._constants() | {"S": self.symbol, "P": prefix, "tiles": len(cut.starts)}
-        given |= {"R": t.rows, "U": self._abreast(t), "starts": ", ".join(map(str, cut.starts))}
-        kinds = list(dict.fromkeys(map(cut.kind, cut.starts)))
-        given["kinds"] = ", ".join(f"{prefix}_tile_{kinds.index(cut.kind(s))}" for s in cut.starts)
+        kinds = list(dict.fromkeys(kind for kind, _ in cut.runs))
+        runs = (f"{{{prefix}_tile_{kinds.index(kind)}, {end}}}" for kind, end in cut.runs)
+        given |= {"R": t.rows, "U": self._abreast(t), "runs": ", ".join(runs)}
         channels = volume_text.ONE_ROW if self.single else volume_text.ROWS
         windows = [
             fill(
@@ -326,6 +335,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "IW": iw,
             "OW": ow,
             "KW": kw,
+            "tiles": len(self._cuts[0].starts),
+            "fitting": self._fitting,
             "SW": sw,
             "PW": pw,
             "DW": dw,
@@ -362,6 +373,11 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
     def _room(self) -> int:
         """The sums that are made at once, at most."""
         return self.tile.isa.packed // self.tile.dtype.itemsize // SUMS
+
+    @property
+    def _fitting(self) -> int:
+        """The tiles of an only row whose sums are made at once."""
+        return max(1, self._room // (self.tile.rows * self.tile.panel))
 
     @property
     def _ring(self) -> int:

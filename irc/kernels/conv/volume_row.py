@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Self
 
 from irc.ir.types import DType
@@ -13,6 +13,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.tile import Tile
 
 PIXELS = 16  # of a tile, at most
+WRITTEN_OUT = 16  # taps that meet the same pixels, at most: more are a loop
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class RowOfTiles:
         width, pixels = self.row[1], self.tile.rows
         return tuple(min(start, width - pixels) for start in range(0, width, pixels))
 
+    @property
+    def runs(self) -> tuple[tuple[tuple[int, tuple[tuple[int, int], ...]], int], ...]:
+        """The kinds of tiles that follow one another, each with the number of the first tile that is of another one."""
+        kinds = [self.kind(start) for start in self.starts]
+        ends = [i for i in range(1, len(kinds)) if kinds[i] != kinds[i - 1]] + [len(kinds)]
+        return tuple((kinds[end - 1], end) for end in ends)
+
     def kind(self, start: int) -> tuple[int, tuple[tuple[int, int], ...]]:
         """Return what tells tiles apart: their first pixel, and the pixels of each tap."""
         return self._begin(start), self.ranges(start)
@@ -64,13 +72,15 @@ class RowOfTiles:
         """Print the taps of a row."""
         if not any(low < high for low, high in ranges):
             yield "                (void)acc, (void)xu, (void)wu; /* all that they see is padding */\n"
-        step = self.row[4] * self.step
-        for k, (low, high) in enumerate(ranges):
-            if low < high:
-                yield (
-                    f"                {prefix}_tap(acc[u], {low}, {high}, xu + {k * step},"
-                    f" wu + {k * self.tile.panel});\n"
-                )
+        step, panel, k = self.row[4] * self.step, self.tile.panel, 0
+        for (low, high), run in groupby(ranges):
+            begin, k = k, k + len([*run])
+            if low < high and k - begin > WRITTEN_OUT:
+                yield f"                for (int k = {begin}; k < {k}; k++)\n"
+                yield f"                    {prefix}_tap(acc[u], {low}, {high}, xu + k * {step}, wu + k * {panel});\n"
+            elif low < high:
+                for i in range(begin, k):
+                    yield f"                {prefix}_tap(acc[u], {low}, {high}, xu + {i * step}, wu + {i * panel});\n"
 
     def _begin(self, start: int) -> int:
         """Return the first pixel of the tile at `start` that is not of the tile before, too."""

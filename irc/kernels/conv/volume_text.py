@@ -3,8 +3,8 @@
 CALL = """
 typedef struct {$fields
     /* The plan: panels of output channels; `blocks` blocks of `rows` rows of a plane's or a volume's, of which there is
-       room for the sums of `fit`; channels that are added up at a time. */
-    int64_t panels, rows, blocks, fit, chunk;
+       room for the sums of `fit`, or, of an only row, of its tiles, if `pieces`; channels added up at a time. */
+    int64_t panels, rows, blocks, fit, chunk, pieces;
 } ${S}_call;
 
 IRC_INLINE int64_t ${S}_least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -57,7 +57,8 @@ $fetch$taps            }
     }
 }
 
-/* sums[R][$NR] = (more: the same +) products of a tile of kind $kind; the first $begin pixels are of another tile. */
+/* sums[R - $begin][$NR] = (more: the same +) products of a tile of kind $kind, without its first
+   $begin pixels, which are of another tile. */
 static void ${P}_tile_$kind(const ${S}_window *given, const $T *x, const $T *w, $T *sums, int more) {
     const ${S}_window *const o = given;
     $V acc[$U][$R][$NV];
@@ -67,7 +68,7 @@ $channels    IRC_FULL_UNROLL
     for (int r = $begin; r < $R; r++) {
         IRC_FULL_UNROLL
         for (int v = 0; v < $NV; v++) {
-            $T *const to = sums + r * $NR + v * $L;
+            $T *const to = sums + (r - $begin) * $NR + v * $L;
             $V sum = acc[0][r][v];
             IRC_FULL_UNROLL
             for (int u = 1; u < $U; u++) sum += acc[u][r][v];
@@ -114,12 +115,16 @@ static void ${P}_finish(const ${S}_out *o, int64_t row, int64_t channels, int64_
     }
 }
 
-static ${S}_run *const ${P}_kinds[] = {$kinds};
-static const int64_t ${P}_starts[] = {$starts};
+/* The tiles of a row in runs of one kind, each up to tile `end`. */
+static const struct {
+    ${S}_run *tile;
+    int64_t end;
+} ${P}_runs[] = {$runs};
 
-/* Row `oy` of plane `oz` of the result.  x: row `row_0` of the input's planes. */
-IRC_INLINE void ${P}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t oy, const $T *x, int64_t row_0,
-                         const $T *w, $T *sums, int more) {
+/* Tiles t0 to t1 of row `oy` of plane `oz` of the result, whose sums begin with those of t0.  x: row `row_0` of the
+   input's planes. */
+IRC_INLINE void ${P}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t oy, int64_t t0, int64_t t1,
+                         const $T *x, int64_t row_0, const $T *w, $T *sums, int more) {
     int64_t d0, d1, h0, h1;
     const int64_t front = oz * g->stride_d - g->pad_d, top = oy * g->stride_h - g->pad_h;
     ${S}_inside(front, g->dilation_d, g->id, g->kd, &d0, &d1);
@@ -129,17 +134,23 @@ IRC_INLINE void ${P}_row(const ${S}_call *g, ${S}_window *o, int64_t oz, int64_t
     o->where = $where;
     const $T *const from = x + (top + h0 * g->dilation_h - row_0) * ($IW * $XS) - $PW * $XS;
     w += (d0 * g->kh + h0) * ($KW * $NR);
-    for (int t = 0; t < $tiles; t++)
-        ${P}_kinds[t](o, from + ${P}_starts[t] * ($SW * $XS), w, sums + ${P}_starts[t] * $NR, more);
+    int64_t t = t0;
+    for (int i = 0; t < t1; i++)
+        for (const int64_t end = ${S}_least(${P}_runs[i].end, t1); t < end; t++) {
+            const int64_t at = ${S}_least(t * $R, $OW - $R); /* the last tile overlaps the one before */
+            ${P}_runs[i].tile(o, from + at * ($SW * $XS), w, sums + (t - t0) * ($R * $NR), more);
+        }
 }
 """
 
 DENSE = """
-/* Output rows r0 to r1, counted through all planes, of the panel that begins with channel `first`.  With each row a
-   share of the weights is fetched that the next channels meet: processors do not guess it, since rows read what there
-   is of them again and again. */
+/* Output rows r0 to r1, counted through all planes, of the panel that begins with channel `first`; of an only row, a
+   piece.  With each row a share of the weights is fetched that the next channels meet: processors do not guess it,
+   since rows read what there is of them again and again. */
 static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const $T *w, int64_t first, int64_t r0,
-                       int64_t r1, $T *sums) {
+                       int64_t r1, int64_t piece, $T *sums) {
+    const int64_t t0 = $tiles * piece / g->pieces, t1 = $tiles * (piece + 1) / g->pieces;
+    const int64_t c0 = t0 * $R, c1 = ${S}_least(t1 * $R, $OW);
     const int64_t taps = g->kd * g->kh * $KW * $NR, plane = g->ih * $IW, share = g->chunk * taps / (r1 - r0) + 1;
     ${S}_window window = {0, 0, 0, g->x_channel, g->dilation_d * plane, g->dilation_h * $IW, taps, g->kh * $KW * $NR,
                           0, plane, 0};
@@ -149,11 +160,12 @@ static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
         int64_t oz = r0 / g->oh, oy = r0 % g->oh;
         for (int64_t r = r0; r < r1; r++, ahead += share) {
             for (int64_t i = 0; i < share; i += 64 / $size) __builtin_prefetch(ahead + i, 0, 2);
-            ${P}_row(g, &window, oz, oy, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR), c > 0);
+            ${P}_row(g, &window, oz, oy, t0, t1, x + c * g->x_channel, 0, w + c * taps, sums + (r - r0) * ($OW * $NR),
+                     c > 0);
             if (++oy == g->oh) oy = 0, oz++;
         }
     }
-    ${P}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW, (r1 - r0) * $OW, sums);
+    ${P}_finish(o, first, ${S}_least(g->oc - first, $NR), r0 * $OW + c0, (r1 - 1 - r0) * $OW + c1 - c0, sums);
 }
 """
 
@@ -176,12 +188,13 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
         const int64_t panel = large ? begin % g->panels : index % g->panels;
         const int64_t group = large ? begin / of_image % g->groups : index / g->panels, channel = group * g->oc;
         const int64_t block = large ? begin / g->panels % g->blocks : begin % g->blocks;
-        count = large ? 1 : ${S}_least(${S}_least(g->fit, g->blocks - block), end - begin);
+        const int64_t only = g->pieces > 1;
+        count = large || only ? 1 : ${S}_least(${S}_least(g->fit, g->blocks - block), end - begin);
         $T *c = g->y + image * g->y_batch + channel * g->y_channel;
         ${S}_out o = {.c = c, .c_row = g->y_channel, .n = rows * $OW};$slot_starts
         $block(g, &o, g->x + image * g->x_batch + group * g->ic * g->x_channel,
-               g->w + group * of_group + panel * weights, panel * $NR, rows * block / g->blocks,
-               rows * (block + count) / g->blocks, ($T *)own);
+               g->w + group * of_group + panel * weights, panel * $NR, only ? 0 : rows * block / g->blocks,
+               only ? 1 : rows * (block + count) / g->blocks, only ? block : 0, ($T *)own);
     }
 }
 
@@ -190,12 +203,20 @@ static void ${S}_plan(${S}_call *g) {
     g->chunk = $weights / (g->kd * g->kh * $KW * $NR);
     if (g->chunk < $U) g->chunk = $U;
     const int64_t rows = g->od * g->oh, tasks = g->batch * g->groups * g->panels, least = $few / tasks + 1;
-    const int64_t room = $room / ($OW * $NR), most = ${S}_least(room, (rows + least - 1) / least);
+    const int64_t fit = $room / ($OW * $NR), room = fit > 1 ? fit : 1;
+    const int64_t most = ${S}_least(room, (rows + least - 1) / least);
     g->blocks = (rows + most - 1) / most;
     /* Threads have equal shares of an even number of tasks, and nearly equal ones of many. */
     if (tasks * g->blocks % 2 && tasks * g->blocks < $even && g->blocks < rows) g->blocks++;
     g->rows = (rows + g->blocks - 1) / g->blocks;
     g->fit = room / g->rows;
+    g->pieces = 1;
+    if (rows == 1) {
+        int64_t pieces = ($tiles + $fitting - 1) / $fitting;
+        if (pieces < least) pieces = least;
+        if (tasks * pieces % 2 && tasks * pieces < $even) pieces++;
+        g->blocks = g->pieces = ${S}_least(pieces, $tiles);
+    }
 }
 """
 
@@ -238,7 +259,7 @@ static void ${P}_block(const ${S}_call *g, const ${S}_out *o, const $T *x, const
         for (int64_t y = y0; y < y1; y += $most) {
             const int64_t end = ${S}_least(y + $most, y1);
             for (int64_t oy = y; oy < end; oy++)
-                ${P}_row(g, &window, oz, oy, ring, row, w, sums + (oy - y) * ($OW * $NR), 0);
+                ${P}_row(g, &window, oz, oy, 0, $tiles, ring, row, w, sums + (oy - y) * ($OW * $NR), 0);
             ${P}_finish(o, first, ${S}_least(g->oc - first, $L), (oz * g->oh + y) * $OW, (end - y) * $OW, sums);
         }
     }
