@@ -13,7 +13,7 @@ from irc.kernels.core.isa import Isa
 from irc.kernels.core.tile import Tile
 
 PIXELS = 16  # of a tile, at most
-WRITTEN_OUT = 16  # taps that meet the same pixels, at most: more are a loop
+WRITTEN_OUT = 16  # taps that meet the same pixels, and lines fetched, at most: more are a loop
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,18 @@ class RowOfTiles:
         """Print the fetching of what taps see some channels ahead: the processor does not guess it of planes apart."""
         _, _, _, stride, dilation, _ = self.row
         seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
-        line, fetched = 64 // self.tile.dtype.itemsize, -math.inf
+        line, places = 64 // self.tile.dtype.itemsize, list[int]()
         for at, after in pairwise((*seen, math.inf)):
+            fetched = places[-1] if places else -math.inf
             if at - fetched >= line or (at > fetched and after - at >= line):
-                fetched = at
-                yield f"                __builtin_prefetch(xu + {ahead} * o->x_channel + {at});\n"
+                places.append(at)
+        apart = {b - a for a, b in pairwise(places[:-1])}
+        if len(places) > WRITTEN_OUT and len(apart) == 1:
+            yield f"                for (int at = {places[0]}; at <= {places[-2]}; at += {apart.pop()})\n"
+            yield f"                    __builtin_prefetch(xu + {ahead} * o->x_channel + at);\n"
+            places = places[-1:]
+        for at in places:
+            yield f"                __builtin_prefetch(xu + {ahead} * o->x_channel + {at});\n"
 
     def taps(self, ranges: Sequence[tuple[int, int]], prefix: str) -> Iterator[str]:
         """Print the taps of a row."""
