@@ -146,11 +146,13 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         """Estimate the cycles of a row of taps of one channel, for a row of the result and a panel."""
         p, t = problem, cut.tile
         step = (LATENCY + self.depthwise) / (1 if t.rows * t.vectors >= FEWEST_SUMS or p.ic == 1 else 2)
-        taps = 0.0
-        for start in cut.starts:
-            for low, high in cut.ranges(start):
+        taps, before = 0.0, 0
+        for (_, ranges), end in cut.runs:
+            for low, high in ranges:
                 loads = t.vectors + (high - low)
-                taps += max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
+                each = max((high - low) * t.vectors / t.isa.fma, loads / LOADS, step if high > low else 0)
+                taps += (end - before) * each
+            before = end
         plane = not (self.depthwise or p.is_volume) and likely(p.result[0]) > 1
         lone = t.isa.tiles and t.vectors == 1 and plane
         if lone and t.rows >= LONE_ROWS and p.window[1] >= LONE_TAPS:
@@ -363,7 +365,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         """Choose how many channels a tile adds up at a time, in sums of their own."""
         return 1 if self.depthwise or tile.rows * tile.vectors >= FEWEST_SUMS else 2
 
-    @property
+    @cached_property
     def _cuts(self) -> tuple[RowOfTiles, ...]:
         """A row of the result as tiles, and as those of the last panel where it is narrower."""
         step = self.tile.lanes if self.depthwise else 1

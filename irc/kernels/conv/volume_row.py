@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Self
 
@@ -40,7 +41,7 @@ class RowOfTiles:
         width, pixels = self.row[1], self.tile.rows
         return tuple(min(start, width - pixels) for start in range(0, width, pixels))
 
-    @property
+    @cached_property
     def runs(self) -> tuple[tuple[tuple[int, tuple[tuple[int, int], ...]], int], ...]:
         """The kinds of tiles that follow one another, each with the number of the first tile that is of another one."""
         kinds = [self.kind(start) for start in self.starts]
@@ -54,9 +55,12 @@ class RowOfTiles:
     def ranges(self, start: int) -> tuple[tuple[int, int], ...]:
         """Return for each tap of a row the pixels of the tile at `start` for which it is inside: from, to."""
         iw, _, kw, sw, dw, pw = self.row
-        pixels = range(self._begin(start), self.tile.rows)
-        inside = ([r for r in pixels if 0 <= (start + r) * sw + k * dw - pw < iw] for k in range(kw))
-        return tuple((found[0], found[-1] + 1) if found else (0, 0) for found in inside)
+        begin, end, first = self._begin(start), self.tile.rows, start * sw - pw
+        if first >= 0 and first + (end - 1) * sw + (kw - 1) * dw < iw:
+            return ((begin, end),) * kw
+        lows = (max(begin, -((first + k * dw) // sw)) for k in range(kw))
+        highs = (min(end, (iw - 1 - first - k * dw) // sw + 1) for k in range(kw))
+        return tuple((low, high) if low < high else (0, 0) for low, high in zip(lows, highs, strict=True))
 
     def fetched(self, ranges: Sequence[tuple[int, int]], ahead: int) -> Iterator[str]:
         """Print the fetching of what taps see some channels ahead: the processor does not guess it of planes apart."""
