@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -67,9 +65,8 @@ class RowOfTiles:
         _, _, _, stride, dilation, _ = self.row
         seen = sorted({r * stride + k * dilation for k, pixels in enumerate(ranges) for r in range(*pixels)})
         line, places = 64 // self.tile.dtype.itemsize, list[int]()
-        for at, after in pairwise((*seen, math.inf)):
-            fetched = places[-1] if places else -math.inf
-            if at - fetched >= line or (at > fetched and after - at >= line):
+        for at, after in pairwise((*seen, seen[-1] + line if seen else 0)):
+            if not places or at - places[-1] >= line or (at > places[-1] and after - at >= line):
                 places.append(at)
         apart = {b - a for a, b in pairwise(places[:-1])}
         if len(places) > WRITTEN_OUT and len(apart) == 1:
