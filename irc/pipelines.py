@@ -151,7 +151,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
         trim_taps,
         wide_products,
     )
-    from irc.selection import select
+    from irc.selection import bands, select
 
     decoders = (("texts", texts.run), *_each(("images", images.run)))
     composites = _each(
@@ -176,6 +176,7 @@ def compile_c(isa: Isa, precision: str = "highest") -> tuple[Pass, ...]:
     )
     if precision == "medium" and isa.dots:
         kernels += _each(("bf16-storage", lambda graph, sink: bf16_storage.run(graph)))
+    kernels += _each(("bands", lambda graph, sink: bands.run(graph, isa)))
     before, folded, rest = COMPILE_C[:_FOLD], COMPILE_C[_FOLD:_DECOMPOSE], COMPILE_C[_DECOMPOSE:]
     if not isa.has_vectors:
         return (*before, *folded, *decoders, *rest)

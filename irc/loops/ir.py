@@ -140,7 +140,8 @@ class KernelCall(Stmt):
 
     `kernel` is one of `irc.kernels.core.registry`; buffers are passed by pointer (`reads`, `writes`),
     sizes as expressions.  `offsets`: where in each of `reads`, then `writes` the kernel's operand starts,
-    in elements (empty: all at the start).
+    in elements (empty: all at the start).  alone: the thread that comes here does all of it, as in a parallel loop.
+    flops: of all calls that this statement stands for, where sizes vary from one to the next.
     """
 
     kernel: Any
@@ -150,6 +151,8 @@ class KernelCall(Stmt):
     scratch: tuple[Buffer, ...] = ()
     offsets: tuple[Expr, ...] = ()
     own: Own | None = None
+    alone: bool = False
+    flops: Dim | None = None
 
 
 @dataclass

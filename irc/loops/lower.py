@@ -437,8 +437,8 @@ def touched(stmts: list[Stmt]) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
             case If():
                 note(s.cond)
             case KernelCall():
-                reads.update(dict.fromkeys(s.reads))
-                writes.update(dict.fromkeys(s.writes))
+                reads.update((b, None) for b in s.reads if b.root.where != "local")
+                writes.update((b, None) for b in s.writes if b.root.where != "local")
             case _:
                 pass
     return tuple(reads), tuple(writes)

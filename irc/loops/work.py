@@ -80,6 +80,8 @@ def _tensors(buffers: tuple[Buffer, ...]) -> list[Buffer]:
 
 def _kernel(call: KernelCall) -> KernelWork:
     kernel = call.kernel
+    if call.flops is not None:
+        return KernelWork(kernel.symbol, call.flops, kernel.executed)
     try:
         sizes = {n: _dim(e) for n, e in zip(kernel.sizes, call.sizes, strict=True)}
         return KernelWork(kernel.symbol, kernel.flops(sizes), kernel.executed)

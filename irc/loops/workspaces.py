@@ -43,16 +43,19 @@ class _Needs:
         self.function = function
         within = list(_within(function.body))
         calls = [s for s, _ in within if isinstance(s, KernelCall) and s.kernel.has_workspaces]
-        self.calls = [(call, *_of_call(call, most)) for call in calls]
+        self.calls = [(call, *_of_call(call, most)) for call in calls if not call.alone]
         moved = _large([(s, extent) for s, extent in within if isinstance(s, Alloc)])
         self.moved = [s for s, _ in moved]
-        self.bytes = sum(aligned(int(s.buffer.bytes)) for s in self.moved)
-        self.owners = max((min(most, extent) for _, extent in moved), default=0)
+        self.locals = sum(aligned(int(s.buffer.bytes)) for s in self.moved)
+        self.inner = [call for call in calls if call.alone]  # one after another, behind the local buffers
+        self.bytes = self.locals + max((_of_call(call, 1)[0] for call in self.inner), default=0)
+        extents = [n for _, n in moved] + [n for s, n in within if isinstance(s, KernelCall) and s.alone]
+        self.owners = max((min(most, extent) for extent in extents), default=0)
 
     def shares(self) -> Iterator[tuple[int, int]]:
         """Yield the bytes of a piece, and how many there are."""
         yield from ((bytes, owners) for _, bytes, owners in self.calls)
-        if self.moved:
+        if self.bytes:
             yield self.bytes, self.owners
 
     def allot(self, largest: int) -> None:
@@ -60,13 +63,15 @@ class _Needs:
         for call, bytes, owners in self.calls:
             bytes = max(bytes, largest) if owners > 1 else bytes
             call.own = Own(_buffer(self.function, bytes * owners), bytes, owners)
-        if not self.moved:
+        if not self.bytes:
             return
         bytes = max(self.bytes, largest) if self.owners > 1 else self.bytes
         buffer, at = _buffer(self.function, bytes * self.owners), 0
         for alloc in self.moved:
             alloc.own = Own(buffer, bytes, self.owners, at)
             at += aligned(int(alloc.buffer.bytes))
+        for call in self.inner:
+            call.own = Own(buffer, bytes, self.owners, at)
 
 
 def _buffer(function: Function, bytes: int) -> Buffer:

@@ -311,14 +311,16 @@ class Frame:
     def kernel(self, s: KernelCall) -> None:
         """Print a call of a kernel: pointers read, written and scratch, then sizes."""
         self.unit.add_kernel(s.kernel)
-        self.pool = True
+        self.pool |= not s.alone
         starts = s.offsets or (Const(0, i64),) * len(s.reads + s.writes)
         places = zip((*s.reads, *s.writes), starts, strict=True)
         args = [self.pointer(b) + ("" if at == Const(0, i64) else f" + {self.print.text(at, 12)}") for b, at in places]
         args += [f"(void *){self.pointer(b)}" for b in s.scratch] + [self.print.text(e) for e in s.sizes]
-        if s.own is not None:
+        if s.own is not None and s.alone:
+            args += [f"(char *){self.own(s.own)} + {s.own.at}", str(s.own.bytes - s.own.at), "1"]
+        elif s.own is not None:
             args += [f"(char *){self.pointer(s.own.buffer)}", str(s.own.bytes), str(s.own.owners)]
-        begin, given, end = s.kernel.call(args)
+        begin, given, end = s.kernel.call(args, "NULL") if s.alone else s.kernel.call(args)
         self.line(self.unit.kernel_names.rename(begin))
         for line in wrapped("", list(given), f"{end};", _LINE - 4 * self.depth):
             self.line(f"    {line.strip()}")

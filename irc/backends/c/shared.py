@@ -200,7 +200,7 @@ class _Walker:
                 return "if", self.expr(s.cond), self.block(s.then), self.block(s.orelse)
             case KernelCall():
                 pointers = tuple(tuple(map(self.buffer, group)) for group in (s.reads, s.writes, s.scratch))
-                return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s)), self.own(s.own)
+                return "kernel", s.kernel.symbol, pointers, self.exprs(expressions(s)), self.own(s.own), s.alone
             case _:
                 raise TypeError(f"not a Loop IR statement: {type(s).__name__}")
 

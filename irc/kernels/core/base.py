@@ -231,9 +231,9 @@ class Kernel(Generic[P]):
             "assigned": ", ".join(f".{n} = g->{n}" for n, _ in self.arguments),
         }
 
-    def call(self, values: Sequence[str]) -> Call:
-        """Print the C call with these pointers and sizes, where `pool` is in scope."""
-        return call(self.symbol, "pool", dict(zip((n for n, _ in self.arguments), values, strict=True)))
+    def call(self, values: Sequence[str], pool: str = "pool") -> Call:
+        """Print the C call with these pointers and sizes, for the threads of a pool."""
+        return call(self.symbol, pool, dict(zip((n for n, _ in self.arguments), values, strict=True)))
 
     def declaration(self) -> str:
         """Print the struct of arguments and the prototype."""

@@ -25,6 +25,8 @@ class Choices:
     """Parts of a call that may run at the same time."""
     share = True
     """Whether kernels that differ in little may become one, which is none of those that were picked."""
+    bands = True
+    """Whether kernels that read one another's results may be called together."""
 
     def pick(self, key: str | None, candidates: Candidates[K]) -> K | None:
         """Pick one of the candidates for the work that `key` describes (None: sizes are symbolic)."""
@@ -64,7 +66,7 @@ class Recorder(Choices):
     turn: the number of the candidate to take, the last of those there are.  most: how many there were at most.
     """
 
-    share = False
+    share = bands = False
 
     def __init__(self, turn: int) -> None:
         self.turn, self.most = turn, 0

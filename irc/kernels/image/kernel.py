@@ -99,10 +99,10 @@ class ImageKernel(Kernel[Any]):
     def sizes(self) -> tuple[str, ...]:
         return ("count",) if self.header_only else ("count", "height", "width", "room")
 
-    def call(self, values: Sequence[str]) -> Call:
+    def call(self, values: Sequence[str], pool: str = "pool") -> Call:
         """Print the call; what a call for the header leaves out is 0."""
         names = [*(name for name, _ in self.pointers), *self.sizes]
-        return call(self.symbol, "pool", dict(zip(names, values, strict=True)))
+        return call(self.symbol, pool, dict(zip(names, values, strict=True)))
 
     def flops(self, sizes: Sizes) -> Dim:
         return Dim.of(0)
