@@ -31,7 +31,7 @@ from irc.passes.replace import replace_value
 from irc.selection.selector import KernelOp
 
 PRODUCTS = (GemmKernel, SmallBGemmKernel)
-FAR = 6 << 20
+FAR = 4 << 20
 """Bytes of the tensors between kernels, at least: the last cache holds smaller ones well enough."""
 BAND, LEAST = 0.7, 512 << 10
 """The part of the second cache that they fill in bands; and bytes of it, at least, where a target may have less."""
