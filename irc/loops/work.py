@@ -128,6 +128,10 @@ def _evaluations(stmts: list[Stmt]) -> Dim:
     return total
 
 
+MANY = 1 << 40
+"""Iterations of a loop that only a run knows: what it reads, it may read whole."""
+
+
 class _Counter:
     """Counts operations of statements, and loads of each tensor."""
 
@@ -139,7 +143,11 @@ class _Counter:
         for s in stmts:
             match s:
                 case For():
-                    total = total + self.block(s.body, times * _dim(s.extent))
+                    extent = dim_of(s.extent)
+                    inner = self.block(s.body, times * (MANY if extent is None else extent))
+                    if extent is None and inner != 0:
+                        raise _Unknown
+                    total = total + inner
                 case If():
                     total = total + self.block(s.then, times) + self.block(s.orelse, times)
                     self._count(s.cond, times)
