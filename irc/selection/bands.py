@@ -141,13 +141,16 @@ def calls_of(steps: Sequence[Step], rows: int, parts: int, count: int) -> Iterat
 
 @dataclass(frozen=True)
 class Bands(Op):
-    """Kernels that read one another's results, run in bands of rows of the last one's, in parts for the threads."""
+    """Kernels that read one another's results, run in bands of rows of the last one's, in parts for the threads.
+
+    count: bands of a part.  between: the types of what each step but the first reads of the one before.
+    """
 
     steps: tuple[Step, ...]
     rows: int
     parts: int
     count: int
-    dtype: DType
+    between: tuple[DType, ...]
     sig: ClassVar[Sig] = Sig("*xs: any -> y: any")
 
     def spelled(self) -> str:
@@ -161,8 +164,8 @@ class Bands(Op):
         idle = {i for band in bands for i, call in enumerate(band) if call.first == call.end}
         with b.for_(self.parts, "parallel", "part") as part:
             memory = list[Buffer]()
-            for i, held in enumerate(_between(self.steps, bands)):
-                memory.append(Buffer(f"rows{i}", self.dtype, (Dim.of(held),), "local", origin=b.origin))
+            for i, (dtype, held) in enumerate(zip(self.between, _between(self.steps, bands), strict=True)):
+                memory.append(Buffer(f"rows{i}", dtype, (Dim.of(held),), "local", origin=b.origin))
                 b.add(Alloc(memory[-1]))
             done = {i: (b.var(0, "low"), b.var(0, "high")) for i, step in enumerate(self.steps) if i and step.window}
             with b.for_(self.count, name="band") as band:
@@ -279,14 +282,15 @@ def _replace(graph: Graph, chain: Sequence[Node], isa: Isa) -> bool:
         width = sizes["iw"] if ahead else sizes["ow"]
         steps.append(Step(cast("KernelOp", node.op), tuple(operands), width, window if node is middle else None))
     result = chain[-1].outputs[0]
-    divided = _divided(steps, sizes["oh"], result.dtype.itemsize, isa)
+    between = tuple(node.outputs[0].dtype for node in chain[:-1])
+    divided = _divided(steps, sizes["oh"], max(t.itemsize for t in between), isa)
     if divided is None:
         return False
     layers = tuple(dict.fromkeys(name for node in chain for name in node.layers or ()))
     made = graph.new_value(result.name, result.type)
     bands = [*calls_of(steps, sizes["oh"], *divided)]
     steps = [_for_bands(step, [band[i] for band in bands]) for i, step in enumerate(steps)]
-    op = Bands(tuple(steps), sizes["oh"], *divided, result.dtype)
+    op = Bands(tuple(steps), sizes["oh"], *divided, between)
     graph.add_node(op, inputs, [made], chain[-1].name, chain[-1].loc, layers)
     replace_value(graph, result, made)
     graph.prune_back(chain[-1])
@@ -296,8 +300,8 @@ def _replace(graph: Graph, chain: Sequence[Node], isa: Isa) -> bool:
 def _for_bands(step: Step, calls: Sequence[Call]) -> Step:
     """Give a product the heights of tiles that as many rows as bands have are cut into."""
     kernel = step.op.kernel
-    if not isinstance(kernel, PRODUCTS):
-        return step
+    if not isinstance(kernel, PRODUCTS) or (isinstance(kernel, SmallBGemmKernel) and not kernel.even):
+        return step  # it has what any number of rows needs
     counts = {(call.end - call.first) * step.width for call in calls}
     heights = {h for m in counts for h in heights_of(m, kernel.tile.rows)}
     ordered = tuple(sorted(heights, reverse=True))

@@ -13,6 +13,7 @@ import pytest
 from irc.diagnostics import Sink
 from irc.fusion import group
 from irc.ir.graph import Graph
+from irc.ir.types import bf16
 from irc.ir.verify import problems
 from irc.kernels import ISAS
 from irc.kernels.core import choices
@@ -59,13 +60,15 @@ def chain(name: str) -> Any:
     return build
 
 
-def banded(build: Any, x: Any, isa: Any, monkeypatch: pytest.MonkeyPatch, far: int = 0) -> Graph:
+def banded(
+    build: Any, x: Any, isa: Any, monkeypatch: pytest.MonkeyPatch, far: int = 0, precision: str = "highest"
+) -> Graph:
     """Compile a chain as if second caches had room for twelve rows."""
     monkeypatch.setattr(bands, "FAR", far)
     monkeypatch.setattr(bands, "AGAIN", 5)
     monkeypatch.setattr(bands, "BAND", 12 * 44 * CHANNELS * 4 / max(isa.l2, bands.LEAST))
     graph, sink = graph_of(build, x), Sink()
-    for _, run in compile_c(isa):
+    for _, run in compile_c(isa, precision):
         run(graph, sink)
     assert not problems(graph)
     return graph
@@ -92,6 +95,22 @@ def test_the_same_results(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(one, two)
     for found in (one, *interp.run(program, [x])):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=3e-6 * np.abs(wanted).max())
+
+
+def test_tensors_of_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between kernels, a lower precision stores bf16."""
+
+    def build(b: Any, x: Any) -> Any:
+        return chain("expand, depthwise, project")(b, b.Relu(b.Conv(x, random(16, 16, 1, 1), random(16))))
+
+    x = random(1, 16, 61, 44)
+    graph = graph_of(build, x)
+    (wanted,) = evaluate(graph, {graph.inputs[0]: x})
+    graph = banded(build, x, ISAS["avx512_bf16"], monkeypatch, precision="medium")
+    (op,) = (n.op for n in graph.nodes if isinstance(n.op, Bands))
+    assert bf16 in op.between
+    (found,) = interp.run(lower(graph, group.run(graph), "test"), [x])
+    np.testing.assert_allclose(found, wanted, rtol=0.02, atol=0.02 * np.abs(wanted).max())
 
 
 def test_each_row_is_computed_once_in_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
