@@ -8,7 +8,8 @@ Dense: an element of X is multiplied with vectors of weights, so that X is read 
 Depthwise: vectors of X are as many channels, which are put side by side for some rows of as many planes as a window
 holds.  Sums of some rows are turned round before they are stored: pixels of a channel side by side.
 
-Threads split images, groups, channels and rows, never the sum: results do not depend on them.
+Threads split images, groups, channels and rows, or the tiles of an only row, never the sum: results do not depend on
+them.  The sums of an only row are made for so many tiles at a time as there is room for.
 """
 
 from __future__ import annotations
