@@ -279,6 +279,10 @@ class Graph:
         """Tell whether something outside of the nodes reads the value."""
         return value in self.outputs or value in self.sizes.values()
 
+    def only_use(self, value: Value) -> Node | None:
+        """Return the only node that reads a value; None if there are several, or something else does."""
+        return next(iter(value.uses)) if len(value.uses) == 1 and not self.keeps(value) else None
+
     def constants(self) -> list[Value]:
         return [v for v in self.values() if v.const is not None]
 

@@ -46,9 +46,9 @@ class _Needs:
         self.calls = [(call, *_of_call(call, most)) for call in calls if not call.alone]
         moved = _large([(s, extent) for s, extent in within if isinstance(s, Alloc)])
         self.moved = [s for s, _ in moved]
-        self.locals = sum(aligned(int(s.buffer.bytes)) for s in self.moved)
         self.inner = [call for call in calls if call.alone]  # one after another, behind the local buffers
-        self.bytes = self.locals + max((_of_call(call, 1)[0] for call in self.inner), default=0)
+        self.bytes = sum(aligned(int(s.buffer.bytes)) for s in self.moved)
+        self.bytes += max((_of_call(call, 1)[0] for call in self.inner), default=0)
         extents = [n for _, n in moved] + [n for s, n in within if isinstance(s, KernelCall) and s.alone]
         self.owners = max((min(most, extent) for extent in extents), default=0)
 

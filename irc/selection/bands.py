@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar, cast
 
 from irc.expr import Const, Expr, Load, Var, constant_of
@@ -20,7 +22,6 @@ from irc.ir.types import DType, i64
 from irc.kernels.conv.depthwise_nhwc import NhwcDepthwiseKernel
 from irc.kernels.core import choices
 from irc.kernels.core.isa import Isa
-from irc.kernels.core.tile import heights_of
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.loops import builder
@@ -73,9 +74,10 @@ class Step:
     width: int
     window: Window | None = None
 
-    def size(self, name: str) -> int:
-        """Return a size of the kernel's call for the whole tensor."""
-        return sizes_of(self.op)[name]
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the kernel's call for the whole tensor."""
+        return sizes_of(self.op)
 
     def rows(self, first: int, end: int) -> tuple[int, int]:
         """Return the rows of the input, from and to, that the rows of the result from `first` to `end` need."""
@@ -84,14 +86,14 @@ class Step:
     def row_of(self, operand: int) -> int:
         """Return how many elements a row is of what the kernel reads: of its input, of an operand of the epilogue."""
         if operand == 0:
-            return self.size("x_row") if self.window else self.width * self.size("a_row")
+            return self.sizes["x_row"] if self.window else self.width * self.sizes["a_row"]
         pixel = f"s{operand - 2}_{'pixel' if self.window else 'row'}"
-        return self.width * sizes_of(self.op).get(pixel, 0)
+        return self.width * self.sizes.get(pixel, 0)
 
     @property
     def row(self) -> int:
         """The elements of a row of the result."""
-        return self.width * self.size("y_pixel" if self.window else "c_row")
+        return self.width * self.sizes["y_pixel" if self.window else "c_row"]
 
     def reads_of(self, b: builder.LoopBuilder, first: Expr, end: Expr) -> tuple[Expr, Expr]:
         """Compute `rows` in a run."""
@@ -111,9 +113,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Call:
-    """What a step does in a band: rows of its result, those it reads, and where, in its input's memory, these begin.
+    """What a step does in a band: the rows of its result and those it reads, from and to.
 
-    kept, moved: rows there that the band before has left, and the row they are moved from.
+    kept: rows of the latter that the band before has left in memory.
     """
 
     first: int
@@ -121,21 +123,19 @@ class Call:
     begin: int
     stop: int
     kept: int
-    moved: int
 
 
 def calls_of(steps: Sequence[Step], rows: int, parts: int, count: int) -> Iterator[list[Call]]:
     """Yield what each step does in each of `count` bands of each part of a chain's rows."""
     for part in range(parts):
-        done = [(0, 0)] * len(steps)  # the rows of each step's input that its memory holds
+        done = [0] * len(steps)  # the end of the rows of each step's input that its memory holds
         for at in range(part * count, (part + 1) * count):
             band, wanted = list[Call](), (rows * at // (parts * count), rows * (at + 1) // (parts * count))
             for k in reversed(range(len(steps))):
-                (begin, stop), (low, high) = steps[k].rows(*wanted), done[k]
-                kept = max(0, high - begin)
-                band.append(Call(*wanted, begin, stop, kept, begin - low))
-                done[k] = begin, stop
-                wanted = begin + kept, stop
+                begin, stop = steps[k].rows(*wanted)
+                kept = max(0, done[k] - begin)
+                band.append(Call(*wanted, begin, stop, kept))
+                done[k], wanted = stop, (begin + kept, stop)
             yield band[::-1]
 
 
@@ -250,11 +250,11 @@ def _chain(graph: Graph, node: Node) -> list[Node]:
     op = cast("KernelOp", node.op)
     sizes, x = sizes_of(op), node.inputs[0]
     before = x.producer if x is not None else None
-    after = _only_reader(graph, node)
+    after = graph.only_use(node.outputs[0])
     chain = [node]
     plane, pixels = sizes["ih"] * sizes["iw"], sizes["oh"] * sizes["ow"]
     contiguous = sizes["x_row"] == sizes["iw"] * sizes["x_pixel"] and constant_of(op.starts[0]) == 0
-    if before is not None and contiguous and _only_reader(graph, before) is node and node.inputs.count(x) == 1:
+    if before is not None and contiguous and graph.only_use(before.outputs[0]) is node and node.inputs.count(x) == 1:
         of = _of_product(before.op)
         if of.get("m") == plane and of["c_row"] == sizes["x_pixel"] == of["n"]:
             chain.insert(0, before)
@@ -300,12 +300,10 @@ def _replace(graph: Graph, chain: Sequence[Node], isa: Isa) -> bool:
 def _for_bands(step: Step, calls: Sequence[Call]) -> Step:
     """Give a product the heights of tiles that as many rows as bands have are cut into."""
     kernel = step.op.kernel
-    if not isinstance(kernel, PRODUCTS) or (isinstance(kernel, SmallBGemmKernel) and not kernel.even):
-        return step  # it has what any number of rows needs
+    if not isinstance(kernel, PRODUCTS):
+        return step
     counts = {(call.end - call.first) * step.width for call in calls}
-    heights = {h for m in counts for h in heights_of(m, kernel.tile.rows)}
-    ordered = tuple(sorted(heights, reverse=True))
-    return replace(step, op=replace(step.op, kernel=replace(kernel, heights=ordered)))
+    return replace(step, op=replace(step.op, kernel=kernel.for_rows(counts)))
 
 
 def _divided(steps: Sequence[Step], rows: int, itemsize: int, isa: Isa) -> tuple[int, int] | None:
@@ -322,12 +320,24 @@ def _divided(steps: Sequence[Step], rows: int, itemsize: int, isa: Isa) -> tuple
         parts *= 2
     if parts == 1:
         return None
-    for count in range(2, rows // parts + 1):
-        bands = [*calls_of(steps, rows, parts, count)]
-        if sum(_between(steps, bands)) * itemsize <= BAND * max(isa.l2, LEAST):
-            seen = all(c.stop > c.begin for band in bands for c, step in zip(band, steps, strict=True) if step.window)
-            return (parts, count) if seen else None
-    return None
+    room = BAND * max(isa.l2, LEAST) / itemsize
+    height = next((n for n in range(-(-rows // (2 * parts)), 0, -1) if _held(steps, n) <= room), rows)
+    count = -(-rows // (parts * height))
+    if count < 2 or parts * count > rows:
+        return None
+    bands = calls_of(steps, rows, parts, count)
+    seen = all(c.stop > c.begin for band in bands for c, step in zip(band, steps, strict=True) if step.window)
+    return (parts, count) if seen else None
+
+
+def _held(steps: Sequence[Step], height: int) -> int:
+    """Count the elements between the kernels of a band of so many rows that meets no edge."""
+    held, rows = 0, height
+    for before, step in reversed([*pairwise(steps)]):
+        if step.window:
+            rows = min((rows - 1) * step.window.stride + step.window.span, step.window.size)
+        held += rows * before.row
+    return held
 
 
 def _between(steps: Sequence[Step], bands: Sequence[Sequence[Call]]) -> list[int]:
@@ -354,9 +364,3 @@ def _is_known(op: KernelOp) -> bool:
     """Tell whether all sizes of a call are known; its result is no part of another tensor."""
     known = all(constant_of(e) is not None for e in op.sizes)
     return known and op.results == 1 and op.part_of is None and op.scratch == Dim.of(0)
-
-
-def _only_reader(graph: Graph, node: Node) -> Node | None:
-    """Return the only node that reads a node's result; None if there are several, or it is kept."""
-    value = node.outputs[0]
-    return next(iter(value.uses)) if len(value.uses) == 1 and not graph.keeps(value) else None

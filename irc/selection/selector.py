@@ -156,7 +156,7 @@ class Selector:
 
     def only_use(self, value: Value) -> Node | None:
         """Return the only node that reads a value; None if there are several, or it is an output."""
-        return next(iter(value.uses)) if len(value.uses) == 1 and not self.graph.keeps(value) else None
+        return self.graph.only_use(value)
 
     def stands(self, value: Value) -> bool:
         """Tell whether a value is in memory in any case, so that loops would not compute it on the way to its reader.

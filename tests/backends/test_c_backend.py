@@ -248,9 +248,9 @@ class Scale:
         factor = Piece("IRC_FACTOR", "#define IRC_FACTOR 3\n", ("IRC_FACTOR",))
         return [factor, f"void irc_scale(const irc_pool *pool, const irc_scale_args *g) {{\n    {body}\n}}\n"]
 
-    def call(self, values: Sequence[str]) -> tuple[str, list[str], str]:
+    def call(self, values: Sequence[str], pool: str = "pool") -> tuple[str, list[str], str]:
         given = [f".{name} = {value}" for name, value in zip("xyn", values, strict=True)]
-        return "irc_scale(pool, &(const irc_scale_args){", given, "})"
+        return f"irc_scale({pool}, &(const irc_scale_args){{", given, "})"
 
 
 @pytest.mark.parametrize("weights", ["file", "embed"])

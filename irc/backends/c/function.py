@@ -320,7 +320,7 @@ class Frame:
             args += [f"(char *){self.own(s.own)} + {s.own.at}", str(s.own.bytes - s.own.at), "1"]
         elif s.own is not None:
             args += [f"(char *){self.pointer(s.own.buffer)}", str(s.own.bytes), str(s.own.owners)]
-        begin, given, end = s.kernel.call(args, "NULL") if s.alone else s.kernel.call(args)
+        begin, given, end = s.kernel.call(args, "NULL" if s.alone else "pool")
         self.line(self.unit.kernel_names.rename(begin))
         for line in wrapped("", list(given), f"{end};", _LINE - 4 * self.depth):
             self.line(f"    {line.strip()}")

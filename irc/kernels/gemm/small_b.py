@@ -9,7 +9,7 @@ Threads split the rows, and the columns of few.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from textwrap import indent
@@ -321,6 +321,9 @@ class SmallBGemmKernel(TiledGemmKernel):
     def pointers(self) -> tuple[tuple[str, str], ...]:
         found = super().pointers
         return (*found[:-1], ("c", "uint16_t *")) if self.y_bf16 else found
+
+    def for_rows(self, counts: Collection[int]) -> Self:
+        return super().for_rows(counts) if self.even else self  # uneven tiles are of any number of rows
 
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol

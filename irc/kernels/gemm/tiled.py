@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -89,6 +89,11 @@ class TiledGemmKernel(Kernel[GemmProblem]):
             return replace(self, narrow=True) if other.narrow else self
         heights = tuple(sorted({*self.heights, *other.heights}, reverse=True))
         return replace(self, heights=heights) if self.narrow == other.narrow else None
+
+    def for_rows(self, counts: Collection[int]) -> Self:
+        """Make the kernel that has the bodies which these numbers of rows need."""
+        heights = {h for m in counts for h in heights_of(m, self.tile.rows)}
+        return replace(self, heights=tuple(sorted(heights, reverse=True)))
 
     def arguments_for(self, problem: GemmProblem) -> dict[str, Dim]:
         return problem.arguments(self.packed_b_elements(problem.n, problem.k) if problem.matrices else Dim.of(1))
