@@ -174,10 +174,8 @@ $choose_shifted    for (int64_t at = k0, n; at < k1; at += n, to += n * $NR) {
             if (end > most) end = most;
             if (begin > end) begin = end;
             if (begin > 0 || end < most) {
-                for (int64_t i = 0; i < n; i++) {
-                    for (int64_t j = 0; j < begin; j++) out[i * $NR + j] = 0;
-                    for (int64_t j = end; j < most; j++) out[i * $NR + j] = 0;
-                }
+                for (int64_t j = begin > 0 ? 0 : end; j < most; j = ++j == begin ? end : j)
+                    for (int64_t i = 0; i < n; i++) out[i * $NR + j] = 0;
             }
             if (begin < end) {
                 const $T *from = x + c * g->x_channel + (iz * g->ih + iy) * g->iw + (ox + begin) * $stride + dx;
@@ -325,16 +323,20 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             yield cls(tile, p.epilogue, stride, panels, heights_of(p.oc, tile.rows), is_narrow(tile, pixels))
 
     def cycles(self, problem: ConvProblem) -> float:
+        p, t, depth = problem, self.tile, problem.ic * problem.taps
+        pixels = max(likely(p.depth.result * p.result[0] * p.result[1]), 1)
+        weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
+        read = (self._products(p) + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
+        return max(p.images * p.groups * read, weights)  # which are fetched ahead
+
+    def _products(self, problem: ConvProblem) -> float:
+        """Estimate the cycles of the products of one group of an image."""
         p, t = problem, self.tile
         pixels, depth = max(likely(p.depth.result * p.result[0] * p.result[1]), 1), p.ic * p.taps
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, p.oc, pixels) * depth
         if in_halves(t.isa):
-            products += p.oc * -(-pixels // t.lanes) * STORED_IN_HALVES
-        else:  # tiles of few products wait for their stores
-            products = max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)
-        weights = p.waiting(t.isa, p.outputs * depth * t.dtype.itemsize)
-        read = (products + self._gathering(p) * depth) * (p.pixels / pixels) * p.seen(t.panel)
-        return max(p.images * p.groups * read, weights)  # which are fetched ahead
+            return products + p.oc * -(-pixels // t.lanes) * STORED_IN_HALVES
+        return max(products, -(-p.oc // t.rows) * -(-pixels // t.panel) * TILE)  # few wait for their stores
 
     def _gathering(self, problem: ConvProblem) -> float:
         """Estimate the cycles to gather one row of the matrix X: of each run of pixels in a panel, of each pixel."""
@@ -349,6 +351,24 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
         begins = SPAN_BEGINS if p.taps > 1 else LONE_SPAN_BEGINS
         return runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes)
+
+    def imbalance(self, problem: ConvProblem) -> float:
+        """Count tasks as the C does, and that pixels are gathered again where tasks of their channels are parted.
+
+        Those are the middle of all tasks, and where a thread's share is, which it takes in two pieces.
+        """
+        p, pixels = problem, problem.depth.result * problem.result[0] * problem.result[1]
+        if not p.batch.is_const or not pixels.is_const or p.images * p.pixels * p.outputs * p.ic * p.taps < WORTHWHILE:
+            return 1.0
+        panels, tiles = -(-int(pixels) // self.tile.panel), -(-p.oc // self.tile.rows)
+        blocks = int(p.batch) * p.groups * -(-panels // self.panels)
+        parts = 1 if blocks >= FEW_TASKS else min(tiles, CHANNEL_PARTS)
+        tasks = blocks * parts
+        if not tasks or parts == 1:
+            return (tasks + tasks % 2) / max(tasks, 1)
+        gathering = self._gathering(p) * p.ic * p.taps
+        again = (blocks % 2 > 0) + 2 * (blocks % 8 > 0)
+        return min((tasks + tasks % 2) / tasks + again / blocks * gathering / (gathering + self._products(p)), 2.0)
 
     @property
     def label(self) -> str:
