@@ -32,14 +32,16 @@ def test_any_angles(name: str, far: float | None) -> None:
 
 
 @pytest.mark.parametrize("far", [None, 90.0, -100.0, -np.inf, np.inf, np.nan])
-@pytest.mark.parametrize("form", ["exponential", "softmax of halves", "with a sine"])
+@pytest.mark.parametrize("form", ["exponential", "sigmoid", "SiLU", "softmax of halves", "with a sine"])
 def test_any_exponents(form: str, far: float | None) -> None:
     load_all()
     graph = Graph("exponents")
     dtype = f16 if form == "softmax of halves" else f32
     x = graph.add_input("x", TensorType.of(dtype, (3, 2500)))
     b = Builder(graph)
-    made = b.Softmax(x, axis=-1) if dtype == f16 else b.Exp(x)
+    made = b.Softmax(x, axis=-1) if dtype == f16 else b.Sigmoid(x) if form in ("sigmoid", "SiLU") else b.Exp(x)
+    if form == "SiLU":
+        made = b.Mul(made, x)
     if form == "with a sine":
         made = b.Add(b.Sin(x), made)
     graph.outputs = [made]

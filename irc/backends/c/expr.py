@@ -313,7 +313,7 @@ class Printer:
 
     def _real(self, op: str, e: Bin) -> tuple[str, int]:
         kind = arithmetic(e.a.dtype)
-        if kind == "f32" and (known := function_of(e)) is not None:
+        if kind == "f32" and (known := function_of(e)) is not None and (Un("neg", known[1]),) not in self.near:
             return self._helper(*known)
         if kind == "f32" and (x := exponent_beside_one(e)) is not None and not self._is_near_exponent(x):
             return self._helper("one_plus_exp_f32", x)

@@ -20,7 +20,7 @@ from irc.expr import Call, Const, Expr, Load, Var
 from irc.ir.types import f32
 from irc.loops.ir import Assign, For, Let, Store, walk
 from irc.loops.simplify import certain
-from irc.traversal import walk as walk_expression
+from irc.traversal import replaced, walk as walk_expression
 
 if TYPE_CHECKING:
     from irc.backends.c.function import Frame
@@ -61,11 +61,17 @@ def questions(loop: For) -> dict[Operands, float]:
             found[operands] = min(_limit(e), found.get(operands, math.inf))
     always = {x for value in values for e in certain(value) if (x := _asked(e))} if found else set[Operands]()
     for operands, limit in found.items():
-        parts = [x for operand in operands for x in walk_expression(operand)]
+        parts = [x for operand in operands for x in walk_expression(_with_loads(loop, operand))]
         short = len(parts) <= (FEWEST if limit == NEAR_EXPONENTS else SHORT)
         if not short or any(isinstance(x, Call) or (isinstance(x, Var) and x in defined) for x in parts):
             return {}
     return found if len(found) <= MOST and found.keys() <= always else {}
+
+
+def _with_loads(loop: For, operand: Expr) -> Expr:
+    """Replace the variables of a loop that stand for elements of tensors by these, so that others can ask."""
+    loads = {s.var: s.value for s in loop.body if isinstance(s, Let) and isinstance(s.value, Load)}
+    return replaced(operand, lambda x: loads.get(x) if isinstance(x, Var) else None)
 
 
 def _asked(e: Expr) -> Operands:
@@ -83,9 +89,9 @@ def _limit(e: Expr) -> float:
     return 0.0 if not isinstance(e, Call) else NEAR_EXPONENTS if e.fn == "exp" else NEAR if e.fn in OF_ANGLES else 0.0
 
 
-def _far(frame: Frame, operands: Operands, limit: float) -> str:
+def _far(frame: Frame, loop: For, operands: Operands, limit: float) -> str:
     """Print whether operands of a function are far."""
-    texts = [frame.print.text(x) for x in operands]
+    texts = [frame.print.text(_with_loads(loop, x)) for x in operands]
     if len(texts) == 1:
         return f"fabsf({texts[0]}) > {limit!r}f"
     return f"{frame.helper(f'far_{arithmetic(operands[0].dtype)}')}({', '.join(texts)})"
@@ -135,7 +141,8 @@ def _near_in_any_case(frame: Frame, loop: For, found: dict[Operands, float], beg
     frame.print.near = frozenset()
     for (exponent,) in found:
         helper = frame.helper("farther_f32")
-        frame.long(f"    {farthest} = {helper}({farthest}, {frame.print.text(exponent)});")
+        exponent = frame.print.text(_with_loads(loop, exponent))
+        frame.long(f"    {farthest} = {helper}({farthest}, {exponent});")
     frame.line("}")
     frame.scope = scope
     bits = struct.unpack("<i", struct.pack("<f", NEAR_EXPONENTS))[0]
@@ -153,7 +160,7 @@ def _asked_first(frame: Frame, loop: For, found: dict[Operands, float], begin: s
     scope = dict(frame.scope)
     frame.opened(loop, begin, end)
     for operands, limit in found.items():
-        frame.long(f"    {far} |= {_far(frame, operands, limit)};")
+        frame.long(f"    {far} |= {_far(frame, loop, operands, limit)};")
     frame.line("}")
     frame.scope = scope
     for near in (True, False):
