@@ -111,6 +111,26 @@ def test_weights_of_small_models_are_near() -> None:
     assert [chosen(n, 240, 144, 7) for n in (small, large)] == ["winograd 4x4", "winograd 2x2"]
 
 
+def test_threads_gather_again_what_they_share() -> None:
+    """240x7x7 -> 144, stride 2, two threads: 0.08 ms in tiles, whose one block both gather, 0.04 ms from the rows."""
+
+    problem = ConvProblem.contiguous("nchw", plain(), 240, 144, (4, 4), (3, 3), (2, 2))
+
+    def imbalance(batch: int, oc: int = 144) -> float:
+        given = dataclasses.replace(problem, batch=Dim.of(batch), outputs=oc)
+        tiles = (k for k in candidates(given, ISAS["avx512"]).values() if isinstance(k, NchwConvKernel))
+        return next(k for k in tiles if k.tile.rows == 8).imbalance(given)
+
+    assert 1.3 < imbalance(1) < 2, "one block is gathered four times"
+    assert 1 < imbalance(2) < imbalance(1), "two are gathered twice each"
+    assert [imbalance(n) for n in (8, 16, 17)] == [1, 1, pytest.approx(18 / 17)]
+    assert imbalance(1, oc=8) == 2, "one tile of one image is one task"
+    halves = dataclasses.replace(ISAS["avx512"], fma=1)
+    near = dataclasses.replace(problem, **residency(144 * 240 * 9 * 4, halves))
+    padded = dataclasses.replace(near, size=(Dim.of(7),) * 2, padding=(Dim.of(1),) * 2)
+    assert isinstance(select(padded, halves), VolumeConvKernel)
+
+
 def test_tiles_that_fit_the_channels() -> None:
     """Panels of two vectors would compute 64 channels for 40 or 48, and 96 for 80."""
 
@@ -271,9 +291,16 @@ def test_groups_whose_results_are_stored_far() -> None:
 
 
 def test_short_rows_of_planes() -> None:
-    """Tiles of five pixels of one row are too small; those of gathered pixels have pixels of several rows."""
+    """Tiles of five pixels of one row are too small; those of gathered pixels have pixels of several rows.
+
+    Of one thread: two gather them more than once.
+    """
     for shape in [(240, 256, (5, 5), (3, 3), (2, 2)), (240, 256, (5, 5), (3, 3))]:
-        assert selected("avx512", "highest", "nchw", *shape) is not VolumeConvKernel, shape
+        problem = ConvProblem.contiguous("nchw", plain(), *shape)
+        found = candidates(problem, ISAS["avx512"]).values()
+        alone = min(found, key=lambda k: k.cycles(problem))
+        assert isinstance(alone, NchwConvKernel), shape
+        assert alone.imbalance(problem) > 1.2, shape
 
 
 def test_works_are_told_apart() -> None:
