@@ -189,8 +189,7 @@ def _of_sums(bias: Value, scales: Array, outputs: int) -> Value | None:
 def _quantizer(graph: Graph, v: Value, outputs: int) -> _Quantizer | None:
     """Find the QuantizeLinear that alone reads a result, behind steps with constants."""
     steps: list[_Step] = []
-    while not graph.keeps(v) and len(v.uses) == 1:
-        user = next(iter(v.uses))
+    while (user := graph.only_use(v)) is not None:
         if isinstance(user.op, QuantizeLinear):
             return _quantizer_at(user, tuple(steps), outputs)
         found = _steps_of(user, v, outputs)

@@ -43,11 +43,10 @@ def _rewritten(graph: Graph, node: Node, op: ConvTranspose) -> bool:
     node = _with_bias(graph, node)
     after = followers(graph, node.outputs[0])
     last = (after or [node])[-1].outputs[0]
-    if len(last.uses) == 1 and not graph.keeps(last):
-        (user,) = last.uses
-        if isinstance(user.op, QuantizeLinear) and all(map(is_one, [*user.operands][1:])):
-            after.append(user)
-            last = user.outputs[0]
+    user = graph.only_use(last)
+    if user is not None and isinstance(user.op, QuantizeLinear) and all(map(is_one, [*user.operands][1:])):
+        after.append(user)
+        last = user.outputs[0]
     made = rewritten(graph, node, after, weights)
     return made is not None and made.type == last.type and bool(replace_value(graph, last, made))
 
@@ -64,8 +63,8 @@ def _weights(w: Value) -> Weights | None:
 def _with_bias(graph: Graph, node: Node) -> Node:
     """Take in a constant for each output that alone is added to the results, and compute the bias of constants."""
     out = node.outputs[0]
-    if len(node.inputs) == 2 and len(out.uses) == 1 and not graph.keeps(out):
-        (user,) = out.uses
+    user = graph.only_use(out)
+    if len(node.inputs) == 2 and user is not None:
         made = bias_of_convolution(graph, user) if user.op.name == "Add" else None
         if made is not None and made.producer is not None and replace_value(graph, user.outputs[0], made):
             node = made.producer

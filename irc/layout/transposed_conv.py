@@ -174,8 +174,7 @@ def _cycles(node: Node, made: Value, isa: Isa, precision: str, last: bool) -> fl
 def followers(graph: Graph, value: Value) -> list[Node]:
     """Find the chain of elementwise operations behind a value that treat all elements alike."""
     found: list[Node] = []
-    while len(value.uses) == 1 and not graph.keeps(value):
-        (node,) = value.uses
+    while (node := graph.only_use(value)) is not None:
         others = [v for v in node.operands if v is not value]
         if not node.op.elementwise or len(node.outputs) != 1 or node.outputs[0].type != value.type:
             break
