@@ -17,6 +17,7 @@ from irc.kernels import ISAS, plain
 from irc.kernels.core.isa import AMX, Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.dots import DotsGemmKernel
+from irc.kernels.gemm.in_place import FAR
 from irc.kernels.gemm.packed import GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.row_dots import RowDotsGemmKernel
@@ -189,6 +190,15 @@ def test_rows_that_are_in_no_cache(tmp_path: Path) -> None:
     kernel = dots("avx2", 17, 6, True)
     m = cached_elements(kernel.tile) // 700 + 5
     run(build(tmp_path, [kernel]), kernel, (m, 700, 17))
+
+
+@pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx512", False), ("avx2", False)])
+def test_results_that_are_in_no_cache(tmp_path: Path, isa: str, fused: bool) -> None:
+    """A C of more than FAR bytes, lines of which are fetched before they are written, but for columns left over."""
+    kernel = StripsGemmKernel.design(ISAS[isa], f32, M, M, residual() if fused else plain(), False, (6, 2))
+    for n in (301, 320):
+        m = FAR // (2 * 4 * n) + 5
+        run(build(tmp_path, [kernel]), kernel, (m, 9, n))
 
 
 def test_few_columns_are_tasks_by_rows(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from irc.expr import call
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.core.registry import candidates
+from irc.kernels.gemm.in_place import FAR
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
 from irc.kernels.gemm.tiled import cached_elements
@@ -76,6 +77,16 @@ def test_few_tiles_are_cut_for_threads(tmp_path: Path, m: int, n: int, tasks: in
         pool = Pool(chunk)
         assert np.array_equal(alone, run_gemm(lib, kernel, a, b, [], lambda x: x, pool=pool))
         assert pool.pieces == [tasks]
+
+
+@pytest.mark.parametrize("isa", ["avx512", "avx2"])
+def test_results_that_are_in_no_cache(tmp_path: Path, isa: str) -> None:
+    """A C of more than FAR bytes, lines of which are fetched before they are written, but for columns left over."""
+    kernel = made(isa, M)
+    lib = build(tmp_path, [kernel])
+    for n in (40, 64):
+        m = FAR // (4 * n) + 5
+        run_gemm(lib, kernel, noise(m, 7), noise(7, n), [], lambda x: x)
 
 
 def test_functions_are_computed_of_stored_sums(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                     const int64_t hop = turns > 0 ? (lines + turns - 1) / turns : 0;
                     const $T *ahead = lines ? fetched + same * g->k : b;
                     ${S}_block(o, height, row, col, chunk, a + row * g->a_row + k0, g->a_row, panel, next, ahead, hop,
-                               k0 > 0, k0 + chunk >= g->k);
+                               k0 > 0, k0 + chunk >= g->k, ${S}_is_far(g));
                 }
             }
             k0 += chunk;

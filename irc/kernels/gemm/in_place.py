@@ -13,6 +13,24 @@ from irc.kernels.core.tile import LAST_COLUMNS, WHOLE_COLUMNS, Tile, Variants, b
 from irc.kernels.gemm.packed import WAY
 from irc.kernels.gemm.problem import GemmProblem
 
+FAR = 4 << 20
+"""Bytes of C from which on lines of it are fetched before they are written: stores wait for lines from memory."""
+
+_FAR_RESULTS = """
+/* Whether the output is so large that it is in no cache. */
+IRC_INLINE int ${S}_is_far(const ${S}_args *g) { return g->batch0 * g->batch1 * g->m * g->n > $far_outputs; }
+
+/* Fetches the lines that a whole tile will be written to. */
+IRC_INLINE void ${S}_fetch(const ${S}_out *o, int rows, int64_t row, int64_t col) {
+    if (o->n - col < $NR) return;
+    for (int i = 0; i < rows; i++) {
+        IRC_FULL_UNROLL
+        for (int j = 0; j < $NR; j += 64 / (int)sizeof *o->c)
+            __builtin_prefetch(o->c + (row + i) * o->c_row + col + j, 1, 2);
+    }
+}
+"""
+
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, $b_parameters, const $T *from, int64_t from_row,
                               $T *to, int64_t to_row, $fetch_parameters) {
@@ -46,11 +64,12 @@ static void ${S}_sums(const ${S}_out *o, int rows, int64_t row, int64_t col, int
     + LAST_COLUMNS
     + """
 /* k more products of the tile of `rows` rows at (row, col); those before are in the output if `begun`.  After the last
- * ones, `done`, the epilogue is applied. */
+ * ones, `done`, the epilogue is applied.  far: the output's lines are fetched before they are written. */
 IRC_INLINE void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, int64_t a_row,
-                           $b_parameters, $fetch_parameters, int begun, int done) {
+                           $b_parameters, $fetch_parameters, int begun, int done, int far) {
     static ${body}_run *const whole[] = {$whole};
     $T *c = o->c + row * o->c_row + col;
+    if (far && !begun) ${S}_fetch(o, rows, row, col);
     if (o->n - col >= $NR && (!done || $plain))
         whole[rows - 1](k, a, a_row, $b, begun ? c : 0, o->c_row, c, o->c_row, $fetch);
     else ${S}_sums(o, rows, row, col, k, a, a_row, $b, $fetch, begun, done);
@@ -96,15 +115,24 @@ def block(
 ) -> str:
     """Print `NAME_block`, which computes a block of one tile, and what it needs."""
     narrow = f"\n    static {body}_run *const narrow[] = {{{table_of(body, variants, 1)}}};" if variants.narrow else ""
-    return epilogue_of(symbol, tile, epilogue) + fill(
-        _BLOCK,
-        **_operands(tile, body, b, fetch),
-        S=symbol,
-        whole=table_of(body, variants, tile.vectors),
-        narrow_table=narrow,
-        choose=body_of(tile, variants.narrow, "rows"),
-        plain=int(not epilogue.key()),
+    return (
+        epilogue_of(symbol, tile, epilogue)
+        + far_results(symbol, tile)
+        + fill(
+            _BLOCK,
+            **_operands(tile, body, b, fetch),
+            S=symbol,
+            whole=table_of(body, variants, tile.vectors),
+            narrow_table=narrow,
+            choose=body_of(tile, variants.narrow, "rows"),
+            plain=int(not epilogue.key()),
+        )
     )
+
+
+def far_results(symbol: str, tile: Tile) -> str:
+    """Print `NAME_is_far` and `NAME_fetch`, which fetches lines of C, if it is far, before a tile writes them."""
+    return fill(_FAR_RESULTS, **names(tile), S=symbol, far_outputs=FAR // tile.dtype.itemsize)
 
 
 def rows_conflict(problem: GemmProblem) -> bool:

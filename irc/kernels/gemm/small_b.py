@@ -26,6 +26,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.gemm.in_place import far_results
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel, cached_elements, is_narrow
@@ -162,12 +163,14 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                        int64_t col0, int64_t col1) {
 $tables
     const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
+    const int far_results = ${S}_is_far(g);
     for (; tile < last; tile++) {
         const int64_t end = ${S}_start(g->m, tile + 1);
         for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
             rows = $height;
             for (int64_t col = col0; col < col1; col += $NR) {
                 const $T *const from = a + row * g->a_row, *const panel = b + col * g->k;
+                if (far_results) ${S}_fetch(o, (int)rows, row, col);
 $call            }
         }
     }
@@ -338,6 +341,7 @@ class SmallBGemmKernel(TiledGemmKernel):
             *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
             epilogue_of(s, t, self.epilogue, given["Y"]),
+            far_results(s, t),
             fill(_EDGE, **given),
             fill(_TILE, **given) if self._own else "",
             *(fill(_INSTANCE, **given, R=r, W=w) for w in widths.values() for r in self._own),

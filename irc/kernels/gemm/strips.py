@@ -154,7 +154,7 @@ static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $
             const int whole = safe > 0 || col1 - col >= $NR;
             if (!whole) ${S}_pack(g, panel, col1 - col, k, k, last);
             ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, 0,
-                       k0 > 0, k0 + k >= g->k);
+                       k0 > 0, k0 + k >= g->k, 0);
         }
         k0 += k;
     } while (k0 < g->k);
@@ -186,7 +186,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
                     const int64_t next = t + 1 < t1 && col == col0 ? height * g->a_row : 0;
                     ${S}_block(o, height, row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR, next,
-                               k0 + k1 > 0, k0 + k1 + k >= g->k);
+                               k0 + k1 > 0, k0 + k1 + k >= g->k, ${S}_is_far(g));
                     k1 += k;
                 } while (k1 < chunk);
             }
