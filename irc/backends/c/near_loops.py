@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from irc.backends.c import quotients
@@ -69,8 +70,12 @@ def questions(loop: For) -> dict[Operands, float]:
 
 
 def _with_loads(loop: For, operand: Expr) -> Expr:
-    """Replace the variables of a loop that stand for elements of tensors by these, so that others can ask."""
-    loads = {s.var: s.value for s in loop.body if isinstance(s, Let) and isinstance(s.value, Load)}
+    """Replace the variables of a loop that stand for elements of tensors by these, so that others can ask.
+
+    They are read before the loop stores anything, so that they are the same outside it.
+    """
+    lets = takewhile(lambda s: isinstance(s, Let), loop.body)
+    loads = {s.var: s.value for s in lets if isinstance(s, Let) and isinstance(s.value, Load)}
     return replaced(operand, lambda x: loads.get(x) if isinstance(x, Var) else None)
 
 

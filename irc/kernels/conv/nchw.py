@@ -174,8 +174,10 @@ $choose_shifted    for (int64_t at = k0, n; at < k1; at += n, to += n * $NR) {
             if (end > most) end = most;
             if (begin > end) begin = end;
             if (begin > 0 || end < most) {
-                for (int64_t j = begin > 0 ? 0 : end; j < most; j = ++j == begin ? end : j)
+                for (int64_t j = 0; j < most; j++) { /* column by column: for those of a row compilers call memset */
+                    if (j >= begin && j < end) continue;
                     for (int64_t i = 0; i < n; i++) out[i * $NR + j] = 0;
+                }
             }
             if (begin < end) {
                 const $T *from = x + c * g->x_channel + (iz * g->ih + iy) * g->iw + (ox + begin) * $stride + dx;
