@@ -146,8 +146,8 @@ def _near_in_any_case(frame: Frame, loop: For, found: dict[Operands, float], beg
     frame.print.near = frozenset()
     for (exponent,) in found:
         helper = frame.helper("farther_f32")
-        exponent = frame.print.text(_with_loads(loop, exponent))
-        frame.long(f"    {farthest} = {helper}({farthest}, {exponent});")
+        text = frame.print.text(_with_loads(loop, exponent))
+        frame.long(f"    {farthest} = {helper}({farthest}, {text});")
     frame.line("}")
     frame.scope = scope
     bits = struct.unpack("<i", struct.pack("<f", NEAR_EXPONENTS))[0]

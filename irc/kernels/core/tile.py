@@ -108,6 +108,17 @@ IRC_INLINE $V ${S}_epilogue(const ${S}_out *o, $V acc, int64_t row, int64_t col,
 }
 """
 
+FETCH = """
+/* Fetches the lines of the output that a tile will be written to, if all its columns are there. */
+IRC_INLINE void ${S}_fetch(const ${S}_out *o, int rows, int64_t row, int64_t col) {
+    if (o->n - col < $NR) return;
+    for (int i = 0; i < rows; i++) {
+        IRC_FULL_UNROLL
+        for (int j = 0; j < $NR; j += 64 / (int)sizeof *o->c)
+            __builtin_prefetch(o->c + (row + i) * o->c_row + col + j, 1, 2);
+    }
+}
+"""
 WHOLE_COLUMNS = """\
         for (int i = 0; i < rows; i++) {
             IRC_FULL_UNROLL
@@ -138,7 +149,8 @@ LAST_COLUMNS = """\
 """
 """The end of a block at the last columns: from `sums` whole vectors of all rows first, then what is left of them."""
 _BLOCK = (
-    """
+    FETCH
+    + """
 /* k more products of the tile of `rows` rows at (row, col).  Its sums are in `sums`; before the `first` products they
  * are in the output if `begun`, else 0; after the `last` they go to the output, through the epilogue if `done`. */
 static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, int64_t k, const $T *a, const $T *b,
@@ -155,13 +167,7 @@ static void ${S}_block(const ${S}_out *o, int rows, int64_t row, int64_t col, in
         from = sums;
     }
     const int64_t from_row = from == c ? o->c_row : $NR;
-    if (first && direct && rows > 1) { /* of rows far apart nothing is fetched ahead: stores would wait for it */
-        for (int i = 0; i < rows; i++) {
-            IRC_FULL_UNROLL
-            for (int line = 0; line < $NR * $size; line += 64)
-                __builtin_prefetch(c + i * o->c_row + line / $size, 1, 2);
-        }
-    }
+    if (first && rows > 1) ${S}_fetch(o, rows, row, col); /* nothing fetches rows far apart: stores would wait */
     if (last && direct && (!done || $plain)) {
         whole[rows - 1](k, a, b, from, from_row, c, o->c_row, ahead, hop);
         return;

@@ -104,6 +104,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t sums = g->k > 0 ? (g->k + $sum - 1) / $sum : 1, step = (g->k + sums - 1) / sums;
     const int64_t chunks = (sums + $deep - 1) / $deep, deep = (sums + chunks - 1) / chunks * step;
     const int64_t fit = deep > 0 ? $room / (deep * $NR) : 1, wide = (fit > 1 ? fit : 1) * $NR;
+    const int far = ${S}_is_far(g);
     for (int64_t left = col0; left < col1; left += wide) {
         const int64_t right = left + wide < col1 ? left + wide : col1;
         int64_t k0 = 0;
@@ -124,7 +125,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                     const int64_t hop = turns > 0 ? (lines + turns - 1) / turns : 0;
                     const $T *ahead = lines ? fetched + same * g->k : b;
                     ${S}_block(o, height, row, col, chunk, a + row * g->a_row + k0, g->a_row, panel, next, ahead, hop,
-                               k0 > 0, k0 + chunk >= g->k, ${S}_is_far(g));
+                               k0 > 0, k0 + chunk >= g->k, far);
                 }
             }
             k0 += chunk;

@@ -9,27 +9,30 @@ from collections.abc import Iterator, Mapping
 
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import Piece, fill, piece
-from irc.kernels.core.tile import LAST_COLUMNS, WHOLE_COLUMNS, Tile, Variants, body_of, epilogue_of, names, table_of
+from irc.kernels.core.tile import (
+    FETCH,
+    LAST_COLUMNS,
+    WHOLE_COLUMNS,
+    Tile,
+    Variants,
+    body_of,
+    epilogue_of,
+    names,
+    table_of,
+)
 from irc.kernels.gemm.packed import WAY
 from irc.kernels.gemm.problem import GemmProblem
 
 FAR = 4 << 20
 """Bytes of C from which on lines of it are fetched before they are written: stores wait for lines from memory."""
 
-_FAR_RESULTS = """
+_FAR_RESULTS = (
+    FETCH
+    + """
 /* Whether the output is so large that it is in no cache. */
 IRC_INLINE int ${S}_is_far(const ${S}_args *g) { return g->batch0 * g->batch1 * g->m * g->n > $far_outputs; }
-
-/* Fetches the lines that a whole tile will be written to. */
-IRC_INLINE void ${S}_fetch(const ${S}_out *o, int rows, int64_t row, int64_t col) {
-    if (o->n - col < $NR) return;
-    for (int i = 0; i < rows; i++) {
-        IRC_FULL_UNROLL
-        for (int j = 0; j < $NR; j += 64 / (int)sizeof *o->c)
-            __builtin_prefetch(o->c + (row + i) * o->c_row + col + j, 1, 2);
-    }
-}
 """
+)
 
 _INSTANCE = """\
 static void ${body}_$instance(int64_t k, const $T *a, int64_t a_row, $b_parameters, const $T *from, int64_t from_row,

@@ -172,6 +172,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span, fit = $room / wide;
     const int64_t most = fit < $sum ? fit : $sum, blocks = g->k > 0 ? (g->k + most - 1) / most : 1;
     const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
+    const int far = ${S}_is_far(g);
     int64_t k0 = 0;
     do {
         const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
@@ -186,7 +187,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
                     const int64_t next = t + 1 < t1 && col == col0 ? height * g->a_row : 0;
                     ${S}_block(o, height, row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR, next,
-                               k0 + k1 > 0, k0 + k1 + k >= g->k, ${S}_is_far(g));
+                               k0 + k1 > 0, k0 + k1 + k >= g->k, far);
                     k1 += k;
                 } while (k1 < chunk);
             }
