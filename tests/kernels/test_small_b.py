@@ -11,18 +11,21 @@ import numpy as np
 import pytest
 
 from irc.expr import call
+from irc.ir.dim import Dim
 from irc.ir.types import DType, f32, f64
 from irc.kernels import ISAS, Epilogue, acc, plain, slot
 from irc.kernels.core.registry import candidates
 from irc.kernels.gemm.in_place import FAR
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.gemm.small_b import SmallBGemmKernel, heights_for
+from irc.kernels.gemm.small_b import DEEPEST_COPIED, SmallBGemmKernel, heights_for
 from irc.kernels.gemm.tiled import cached_elements
 from tests.kernels.test_kernels import M, Pool, build, compilers, edges, invoke, noise, residual, run_gemm
 from tests.support.kernels import small_b_gemm
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
 AVX512 = ISAS["avx512"]
+TURNED = (Dim.of(0), Dim.of(0), Dim.of(1), Dim.of(M))
+"""The strides of an A whose rows are contiguous."""
 
 
 def made(isa: str, m: Any, fused: bool = False, dtype: DType = f32, n: int = 33, k: int = 16) -> SmallBGemmKernel:
@@ -47,6 +50,27 @@ def test_edges(tmp_path: Path, isa: str, fused: bool, k: int) -> None:
             return np.maximum(x + s[0], 0) * s[1][:, None] * s[2] + s[3] if s else x
 
         run_gemm(lib, kernel, noise(m, k), noise(k, n), slots, wanted)
+
+
+@pytest.mark.parametrize(("isa", "fused"), [("avx512", True), ("avx2", False), ("plain", False)])
+def test_rows_that_are_contiguous(tmp_path: Path, isa: str, fused: bool) -> None:
+    """A stands the other way: tiles copy their rows, up to 256 elements of each, and read nothing behind the last."""
+    problem = replace(GemmProblem.contiguous(residual() if fused else plain(), M, 33, 16, True), a=TURNED)
+    kernel = SmallBGemmKernel.best(problem, ISAS[isa])
+    assert kernel is not None
+    assert kernel.turned and not kernel.deep
+    lib = build(tmp_path, [kernel])
+    for m, n, k in edges(ISAS[isa], kernel.tile.panel):
+        slots = [noise(n), noise(m), noise(1), noise(m, n)] if fused else []
+
+        def wanted(x: Any, *s: Any) -> Any:
+            return np.maximum(x + s[0], 0) * s[1][:, None] * s[2] + s[3] if s else x
+
+        a, b = noise(m, min(k, DEEPEST_COPIED)), noise(min(k, DEEPEST_COPIED), n)
+        alone = run_gemm(lib, kernel, a, b, slots, wanted, transposed=True)
+        assert np.array_equal(alone, run_gemm(lib, kernel, a, b, slots, wanted, Pool(1), transposed=True))
+    deeper = replace(problem, k=Dim.of(DEEPEST_COPIED + 1))
+    assert SmallBGemmKernel.best(deeper, ISAS[isa]) is None
 
 
 def test_double(tmp_path: Path) -> None:

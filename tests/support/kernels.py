@@ -67,6 +67,7 @@ PROBLEMS: tuple[Problem, ...] = (
     GemmProblem.contiguous(BIASED, M, M, M, False),
     GemmProblem.contiguous(plain(f64), 7, 21, M, True),
     GemmProblem.contiguous(BIASED, M, 40, 60, True),
+    replace(GemmProblem.contiguous(BIASED, M, 40, 60, True), a=(Dim.of(0), Dim.of(0), Dim.of(1), Dim.of(M))),
     GemmProblem.contiguous(BIASED, 3, M, M, False),
     *(
         replace(GemmProblem.contiguous(BIASED, m, 200, 300, True), narrow=Narrow(4, 32, own))

@@ -43,9 +43,10 @@ _PACK_ROWS = """
 static void ${V}_pack_rows(const $T *a, int64_t row, int64_t col, const int rows, int64_t k, $T *to) {
     int64_t done = 0;
     if (row == 1 && col != 1) {
-        for (int64_t j = 0; j < k; j++)
-            for (int i = 0; i < rows; i++) to[j * rows + i] = a[j * col + i];
-        return;
+        /* Whole vectors reach into the next ones' places: what they write there is overwritten. */
+        const int64_t whole = rows >= 4 && col >= $L ? k - 1 : 0;
+        for (; done < whole; done++)
+            for (int i = 0; i < rows; i += $L) ${V}_store(to + done * rows + i, ${V}_load(a + done * col + i));
     }
     if (col == 1 && rows == 1) {
         for (int64_t j = 0; j < k; j++) to[j] = a[j];

@@ -1,6 +1,8 @@
 """Matrix product with a small B, C[m, n] = epilogue(A[m, k] · B[k, n]): A is read where it stands.
 
 Where B has few columns, packing A would cost as much as the products: here a tile reads its rows of A by broadcasts.
+An A that stands the other way (its rows are contiguous) is copied, the rows of a tile at a time: the first cache holds
+them for all columns.
 All of B stays in the caches, packed at compile time as `GemmKernel` packs it, so tiles of rows are the outer loop: A is
 read once, C is written row by row, each element once, the epilogue applied in registers.
 
@@ -27,6 +29,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
 from irc.kernels.gemm.in_place import far_results
+from irc.kernels.gemm.packed import packing_rows
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel, cached_elements, is_narrow
@@ -34,6 +37,8 @@ from irc.kernels.vector import bf16_io
 
 DEEPEST = 1023
 """Products in a sum at most: rows of 1024 elements share few sets of the first cache."""
+DEEPEST_COPIED = 256
+"""The same where rows of A are copied: the first cache holds those of a tile."""
 FEW_TASKS = 16
 """With fewer tiles of rows than this, columns are divided too."""
 LINE = 64
@@ -97,7 +102,7 @@ IRC_INLINE void ${S}_tile(const int R, const int W, const ${S}_out *o, int64_t r
 """
 
 _SHORT = """
-    (void)sums;
+    (void)sums, (void)a_row, (void)far;
     EACH(i < R, w < W) acc[i][w] = ${V}_zeros();
     int64_t left = k;
 $loops"""
@@ -119,23 +124,27 @@ $loops        if (so_far) {
 _STEPS = """\
     for (; left >= 4; left -= 4) {
 $fetch        IRC_UNROLL
-        for (int s = 0; s < 4; s++, a++, b += $NR) {
+        for (int s = 0; s < 4; s++, a += $next, b += $NR) {
 $step        }
     }
-    for (; left > 0; left--, a++, b += $NR) {
+    for (; left > 0; left--, a += $next, b += $NR) {
 $step    }
 """
 
 _STEPS_ROLLED = """\
     for (; left > 0; left -= 4) {
-$fetch        for (int64_t s = left < 4 ? left : 4; s > 0; s--, a++, b += $NR) {
+$fetch        for (int64_t s = left < 4 ? left : 4; s > 0; s--, a += $next, b += $NR) {
 $step        }
     }
 """
 
 _STEP = """\
             EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+            EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * $apart], bv[w]);
+"""
+
+_PACK = """\
+            ${V}_pack_rows(a + row, 1, g->a_col, (int)rows, g->k, packed);
 """
 
 _FETCH = """\
@@ -168,8 +177,8 @@ $tables
         const int64_t end = ${S}_start(g->m, tile + 1);
         for (int64_t row = ${S}_start(g->m, tile), rows; row < end; row += rows) {
             rows = $height;
-            for (int64_t col = col0; col < col1; col += $NR) {
-                const $T *const from = a + row * g->a_row, *const panel = b + col * g->k;
+$pack            for (int64_t col = col0; col < col1; col += $NR) {
+                const $T *const from = $from, *const panel = b + col * g->k;
                 if (far_results) ${S}_fetch(o, (int)rows, row, col);
 $call            }
         }
@@ -259,11 +268,13 @@ class SmallBGemmKernel(TiledGemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
-    LONGEST_SUM products in a sum.  `y_bf16`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    LONGEST_SUM products in a sum.  `turned`: the rows of A are contiguous instead (`a_row` is 1), and copied.  `y_bf16`:
+    C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
     even: bool = False
     deep: bool = True
+    turned: bool = False
     y_bf16: bool = False
 
     reads_in_place = True
@@ -281,17 +292,21 @@ class SmallBGemmKernel(TiledGemmKernel):
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         """Yield the variants if B is a constant that stays in the second cache."""
         m, n, k, dtype = problem.m, problem.n, problem.k, problem.dtype
-        if not problem.matrices or problem.a[3] != 1 or not is_small(problem, isa):
+        turned = problem.a[3] != 1
+        if not problem.matrices or not is_small(problem, isa):
+            return
+        if turned and (problem.a[2] != 1 or int(k) > DEEPEST_COPIED):
             return
         for each in lengths_for(isa, dtype, int(n)):
             for tile in costs_of(each).tiles_for(in_place=True):
                 # Low tiles read B so often that it must come from the first cache, as a strip of one panel does.
                 low = tile not in costs_of(each).tiles and int(n) > tile[1] * each.lanes(dtype)
                 if likely(m) >= tile[0] and not low:
-                    yield cls.of_depth(each, dtype, m, n, int(k), problem.epilogue, tile)
+                    yield replace(cls.of_depth(each, dtype, m, n, int(k), problem.epilogue, tile), turned=turned)
 
     def cycles(self, problem: GemmProblem) -> float:
-        return self.product_cycles(problem)
+        copied = costs_of(self.tile.isa).copied if self.turned else 0.0
+        return self.product_cycles(problem) + likely(problem.count) * likely(problem.m) * likely(problem.k) * copied
 
     def joined(self, other: Kernel[Any]) -> Self | None:
         """Make the kernel that takes long sums, too, if one of both does: short ones are of one part."""
@@ -306,7 +321,7 @@ class SmallBGemmKernel(TiledGemmKernel):
 
     @property
     def label(self) -> str:
-        return f"small B {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
+        return f"small B {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}{', turned' * self.turned}"
 
     def reads_bf16(self, operand: int) -> bool:
         return self.tile.is_wide and self.epilogue.is_residual(operand - RESIDUALS)
@@ -317,7 +332,7 @@ class SmallBGemmKernel(TiledGemmKernel):
     @cached_property
     def symbol(self) -> str:
         kind = self.tile.name.removeprefix("irc_tile_")
-        key = f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}"
+        key = f"{self.epilogue.key()}{self.heights}{self.narrow}{self.even}{self.deep}{self.turned}"
         return symbol("gemm_rows", kind, f"{key}{bf16_io.key(False, self.y_bf16)}")
 
     @property
@@ -330,13 +345,15 @@ class SmallBGemmKernel(TiledGemmKernel):
 
     def parts(self) -> list[Part]:
         t, s = self.tile, self.symbol
-        body = f"{t.name.replace('tile', 'rows', 1)}{'_deep' * self.deep}"
+        body = f"{t.name.replace('tile', 'rows', 1)}{'_deep' * self.deep}{'_turned' * self.turned}"
         given = names(t) | bf16_io.names(False, self.y_bf16, t) | {"S": s, "worthwhile": WORTHWHILE, "sum": LONGEST_SUM}
+        given |= {"next": "R", "apart": 1} if self.turned else {"next": 1, "apart": "a_row"}
         given |= {"body": body, "line": LINE // t.dtype.itemsize, "near": cached_elements(t), "wanted": FEW_TASKS}
         widths = {"whole": t.vectors} | ({"narrow": 1} if self.narrow else {})
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
             prelude(t, self.epilogue),
+            *(packing_rows(t) if self.turned else ()),
             tile_body(body, _SUMS, **given, products=self._products(given)),
             *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
@@ -351,6 +368,8 @@ class SmallBGemmKernel(TiledGemmKernel):
                 few_type=fill(_FEW_TYPE, **given) if self._few else "",
                 tables="".join(self._tables(widths, body)).rstrip(),
                 call=self._call(given),
+                pack=fill(_PACK, **given) if self.turned else "",
+                **{"from": "packed" if self.turned else "a + row * g->a_row"},
                 start=fill(_EVEN if self.even else _WHOLE, **given),
                 height="end - row" if self.even else greedy,
                 slot_starts=self.slot_starts(),
@@ -361,8 +380,8 @@ class SmallBGemmKernel(TiledGemmKernel):
     def _products(self, given: Mapping[str, object]) -> str:
         """Print the loops of a tile's products."""
         rolled = self.tile.isa.name == "avx512"  # products of a step are so many that its other instructions are few
-        each = fill(_STEP, **given)
-        steps = fill(_STEPS_ROLLED if rolled else _STEPS, **given, step=each, fetch=fill(_FETCH, **given))
+        each, fetch = fill(_STEP, **given), "" if self.turned else fill(_FETCH, **given)
+        steps = fill(_STEPS_ROLLED if rolled else _STEPS, **given, step=each, fetch=fetch)
         return fill(_DEEP, **given, loops=indent(steps, "    ")) if self.deep else fill(_SHORT, **given, loops=steps)
 
     @property
@@ -378,7 +397,9 @@ class SmallBGemmKernel(TiledGemmKernel):
         return self.heights[len(self._own) :]
 
     def _tables(self, widths: Mapping[str, int], body: str) -> Iterator[str]:
-        """Print the tables of tiles by their heights, and the memory for sums that those of few rows need."""
+        """Print the tables of tiles by their heights, and the memory for rows of A and for sums that tiles need."""
+        if self.turned:
+            yield fill("    _Alignas(64) $T packed[$MR * $deepest + $L];\n", **names(self.tile), deepest=DEEPEST_COPIED)
         for name, w in widths.items():
             if self._own:
                 own = ", ".join(f"[{r}] = {self.symbol}_{r}x{w}" for r in self._own)
