@@ -268,8 +268,8 @@ class SmallBGemmKernel(TiledGemmKernel):
     """A matrix product that reads A in place: its columns contiguous (`a_col` is 1), B constant.
 
     `heights` as `heights_for` finds them; `even`: for a number of rows that is known.  `deep`: takes more than
-    LONGEST_SUM products in a sum.  `turned`: the rows of A are contiguous instead (`a_row` is 1), and copied.  `y_bf16`:
-    C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
+    LONGEST_SUM products in a sum.  `turned`: the rows of A are contiguous instead (`a_row` is 1), and copied.
+    `y_bf16`: C is bf16 (`irc.kernels.vector.bf16_io`), for 16 lanes of f32.
     """
 
     even: bool = False

@@ -17,7 +17,7 @@ from typing import Any
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, lengths_for, storing_cycles, tile_cycles
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -264,9 +264,11 @@ class StripsGemmKernel(TiledGemmKernel):
 
     @classmethod
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[StripsGemmKernel]:
-        if problem.dtype in (f32, f64) and not problem.matrices and problem.a[3] == 1:
-            for tile in costs_of(isa).tiles_for(in_place=True):
-                yield cls.design(isa, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
+        if problem.dtype not in (f32, f64) or problem.matrices or problem.a[3] != 1:
+            return
+        for each in _lengths(problem, isa):
+            for tile in costs_of(each).tiles_for(in_place=True):
+                yield cls.design(each, problem.dtype, problem.m, problem.n, problem.epilogue, False, tile)
 
     def cycles(self, problem: GemmProblem) -> float:
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
@@ -288,7 +290,7 @@ class StripsGemmKernel(TiledGemmKernel):
 
     @property
     def label(self) -> str:
-        return f"strips {self.tile.rows}x{self.tile.vectors}"
+        return f"strips {self.tile.rows}x{self.tile.vectors} of {self.tile.lanes}"
 
     def scratch(self, problem: GemmProblem) -> Dim:
         return Dim.of(0)
@@ -343,6 +345,17 @@ class StripsGemmKernel(TiledGemmKernel):
     @property
     def summary(self) -> str:
         return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."
+
+
+def _lengths(problem: GemmProblem, isa: Isa) -> tuple[Isa, ...]:
+    """List the sets that tiles are made of, with halves of vectors where these leave fewer columns empty.
+
+    Not for one half vector of columns and long sums: of 49x512 . 512x8 tiles took 7.3 us, dots 5.4 (Zen 4).
+    """
+    n, k = problem.n, likely(problem.k)
+    if not n.is_const or (k >= LONGEST_SUM and int(n) <= isa.lanes(problem.dtype) // 2):
+        return (isa,)
+    return lengths_for(isa, problem.dtype, int(n))
 
 
 def _steps(given: Mapping[str, Any]) -> dict[str, str]:
