@@ -5,11 +5,14 @@ So is one from a kernel's result to a part of a concatenation, and one of what a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue
 from irc.ir.dim import product
 from irc.ir.graph import Node, Value
 from irc.ir.types import TensorType, bf16, f16, i8, i16, i32, i64, u8, u16, u32, u64
+from irc.kernels.core.base import Kernel
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import select
 from irc.kernels.movement.problem import TransposeProblem
@@ -57,10 +60,37 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     for source in sources:
         stored = source.value.producer is None or type(source.value.producer.op) is KernelOp
         if looked_up or (stored and source.strides == rows):
-            return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
+            return _with_epilogue(selector, kernel, problem, source, y, result)
     if much and x.producer is not None and (x.producer.op.elementwise or _interleaves(x.producer)):
-        return Selection.of(kernel, problem, [Access(x, ZERO, rows)], FusedEpilogue.plain(y), result=result)
+        return _with_epilogue(selector, kernel, problem, Access(x, ZERO, rows), y, result)
     return None
+
+
+def _with_epilogue(
+    selector: Selector,
+    kernel: Kernel[TransposeProblem],
+    problem: TransposeProblem,
+    source: Access,
+    y: Value,
+    result: Value | None,
+) -> Selection:
+    """State the call of a copy to y, or of one that computes what follows of operands which stand in memory.
+
+    result: what the copy is stored as, under another shape; then nothing follows.
+    """
+    dense, one = row_major(y.shape), (ZERO,) * len(y.shape)
+
+    def fits(access: Access) -> bool:
+        return access.strides == one or (access.strides == dense and selector.stands(access.value))
+
+    fused = FusedEpilogue.plain(y) if result is not None else selector.collector.epilogue_of(y, [], fits, calls=False)
+    if fused.value is not y:
+        epilogue = fused.along(["scalar" if slot.strides == one else "full" for slot in fused.slots])
+        with_epilogue = replace(problem, epilogue=epilogue)
+        found = None if epilogue.byte_slots else select(with_epilogue, selector.isa)
+        if found is not None:
+            return Selection.of(found, with_epilogue, [source], fused)
+    return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y), result=result)
 
 
 ELEMENTS = (i8, u8, i16, u16, f16, bf16, i32, u32, i64, u64)

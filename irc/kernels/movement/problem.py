@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from irc.ir.dim import Dim, DimLike
 from irc.ir.types import DType
+from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.problem import Problem
 
 OUTER = 3
@@ -17,11 +18,14 @@ class TransposeProblem(Problem):
     """A copy of matrices: loops around each, (extent, stride in x, stride in y) from the outside in, then its axes.
 
     rows: likewise.  cols: extent and stride in y; in x they stand side by side, and in y either they or the rows do.
+    epilogue: what is done with the elements on the way, if anything; its operands, of as many as y or of one, are
+    dense in the order of y.
     """
 
     outer: tuple[tuple[Dim, Dim, Dim], ...]
     rows: tuple[Dim, Dim, Dim]
     cols: tuple[Dim, Dim]
+    epilogue: Epilogue | None = None
 
     @classmethod
     def reordering(cls, dtype: DType, shape: Sequence[DimLike], order: Sequence[int]) -> TransposeProblem | None:

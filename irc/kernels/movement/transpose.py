@@ -32,51 +32,54 @@ LINE = 64  # bytes of a line of the cache
 BLOCK = 512  # rows of x in a task, about
 WORTHWHILE = 50_000  # elements below which one thread does all
 
-_BODY = """
+SQUARES = """
 /* The square of `rows` x `cols` elements, at most $L each way; nothing else is read or written. */
-IRC_INLINE void ${S}_edge(const $T *x, int64_t x_row, int64_t rows, int64_t cols, $T *y, int64_t y_col) {
+IRC_INLINE void ${S}_edge(${of}const $T *x, int64_t x_row, int64_t rows, int64_t cols, $T *y, int64_t y_col) {
     $V v[$L];
     for (int i = 0; i < $L; i++) v[i] = i < rows ? ${V}_load_part(x + i * x_row, cols) : ($V){0};
     ${V}_square(v);
-    for (int j = 0; j < $L && j < cols; j++) ${V}_store_part(y + j * y_col, v[j], rows);
+    for (int j = 0; j < $L && j < cols; j++) ${V}_store_part(y + j * y_col, $part, rows);
 }
 
-IRC_INLINE void ${S}_whole(const $T *x, int64_t x_row, $T *y, int64_t y_col) {
+IRC_INLINE void ${S}_whole(${of}const $T *x, int64_t x_row, $T *y, int64_t y_col) {
     $V v[$L];
     EACH(i < $L) v[i] = ${V}_load(x + i * x_row);
     ${V}_square(v);
     EACH(j < $L) {
-        ${V}_store(y + j * y_col, v[j]);
+        ${V}_store(y + j * y_col, $whole);
         $fetch_line /* next to be written: there are more rows than processors follow */
     }
 }
 
 /* The same of all rows, and fewer columns. */
-IRC_INLINE void ${S}_part_of_columns(const $T *x, int64_t x_row, int64_t cols, $T *y, int64_t y_col) {
+IRC_INLINE void ${S}_part_of_columns(${of}const $T *x, int64_t x_row, int64_t cols, $T *y, int64_t y_col) {
     $V v[$L];
     EACH(i < $L) v[i] = ${V}_load_part(x + i * x_row, cols);
     ${V}_square(v);
     IRC_FULL_UNROLL
     for (int j = 0; j < $L; j++)
-        if (j < cols) ${V}_store(y + j * y_col, v[j]);
+        if (j < cols) ${V}_store(y + j * y_col, $whole);
 }
 
 /* y[j][i] = x[i][j], rows of both contiguous: all rows of x, some of its columns.  The last square of several ends with
  * the last row: what it shares with the one before is written twice, which is faster than parts of vectors. */
-static void ${S}_stripe(const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64_t cols) {
+static void ${S}_stripe(${of}const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64_t cols) {
     const int several = rows >= $L;
     for (int64_t i = 0; i < rows; i += $L) {
         const int64_t top = several && rows - i < $L ? rows - $L : i;
         for (int64_t j = 0; j < cols; j += $L) {
             const $T *from = x + top * g->x_row + j;
             $T *to = y + j * g->y_col + top;
-            if (!several) ${S}_edge(from, g->x_row, rows - i, cols - j, to, g->y_col);
-            else if (cols - j < $L) ${S}_part_of_columns(from, g->x_row, cols - j, to, g->y_col);
-            else ${S}_whole(from, g->x_row, to, g->y_col);
+            if (!several) ${S}_edge(${o}from, g->x_row, rows - i, cols - j, to, g->y_col);
+            else if (cols - j < $L) ${S}_part_of_columns(${o}from, g->x_row, cols - j, to, g->y_col);
+            else ${S}_whole(${o}from, g->x_row, to, g->y_col);
         }
     }
 }
 
+"""
+
+_FEW = """\
 /* The same for few rows or few columns of x, which stand side by side in memory. */
 static void ${S}_few(const ${S}_args *g, const $T *x, $T *y, int64_t rows, int64_t cols) {
     if (rows == 2 && g->y_col == 2) {
@@ -105,6 +108,9 @@ static void ${S}_copy(const $T *x, $T *y, int64_t n) {
     for (; j < n; j += $L) ${V}_store_part(y + j, ${V}_load_part(x + j, n - j), n - j);
 }
 
+"""
+
+TASKS = """\
 /* Columns of a stripe, or rows where these are copied: many where they are short, so that tasks are not. */
 IRC_INLINE int64_t ${S}_width(const ${S}_args *g) { return g->y_col == 1 || g->rows > $short ? $stripe : $wide; }
 
@@ -121,30 +127,17 @@ IRC_INLINE int64_t ${S}_blocks(const ${S}_args *g) {
 static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const int64_t stripes = ${S}_stripes(g), blocks = ${S}_blocks(g), width = ${S}_width(g);
-    for (; begin < end; begin++) {
+$places    for (; begin < end; begin++) {
         const int64_t outer = begin / stripes / blocks, at = begin % stripes * width;
         const int64_t block = begin / stripes % blocks, top = g->rows * block / blocks / $L * $L;
         const int64_t rows = (block + 1 < blocks ? g->rows * (block + 1) / blocks / $L * $L : g->rows) - top;
         const int64_t i2 = outer % g->n2, i1 = outer / g->n2 % g->n1, i0 = outer / g->n2 / g->n1;
         const $T *x = (const $T *)g->x + i0 * g->x0 + i1 * g->x1 + i2 * g->x2;
         $T *y = ($T *)g->y + i0 * g->y0 + i1 * g->y1 + i2 * g->y2;
-        if (g->y_col == 1) {
-            for (int64_t i = at; i < at + width && i < g->rows; i++)
-                ${S}_copy(x + i * g->x_row, y + i * g->y_row, g->cols);
-            continue;
-        }
-        const int64_t cols = g->cols - at < width ? g->cols - at : width;
+${copies}        const int64_t cols = g->cols - at < width ? g->cols - at : width;
         x += at + top * g->x_row;
         y += at * g->y_col + top * g->y_row;
-        if (g->y_row != 1) {
-            for (int64_t i = 0; i < rows; i++)
-                for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
-        } else if (rows < $few || cols < $few || (rows == $four && g->y_col == $four)) {
-            ${S}_few(g, x, y, rows, cols);
-        } else {
-            ${S}_stripe(g, x, y, rows, cols);
-        }
-    }
+$elements    }
 }
 
 void $S($parameters) {
@@ -154,6 +147,25 @@ void $S($parameters) {
     if (!pool || tasks < 2 || work < $worthwhile) ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
 }
+"""
+
+_COPIES = """\
+        if (g->y_col == 1) {
+            for (int64_t i = at; i < at + width && i < g->rows; i++)
+                ${S}_copy(x + i * g->x_row, y + i * g->y_row, g->cols);
+            continue;
+        }
+"""
+
+_ELEMENTS = """\
+        if (g->y_row != 1) {
+            for (int64_t i = 0; i < rows; i++)
+                for (int64_t j = 0; j < cols; j++) y[i * g->y_row + j * g->y_col] = x[i * g->x_row + j];
+        } else if (rows < $few || cols < $few || (rows == $four && g->y_col == $four)) {
+            ${S}_few(g, x, y, rows, cols);
+        } else {
+            ${S}_stripe(g, x, y, rows, cols);
+        }
 """
 
 _FOURS = """\
@@ -185,7 +197,7 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     @classmethod
     def candidates(cls, problem: TransposeProblem, isa: Isa) -> Iterator[Self]:
-        if problem.dtype.name in C_TYPES:
+        if problem.dtype.name in C_TYPES and problem.epilogue is None:
             yield cls(Tile(isa, problem.dtype, 1, 1))
 
     def cycles(self, problem: TransposeProblem) -> float:
@@ -246,7 +258,22 @@ class TransposeKernel(Kernel[TransposeProblem]):
 
     def parts(self) -> list[Part]:
         t = self.tile
-        given = names(t) | {
+        given = self.given()
+        pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
+        given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
+        quarter, lanes = t.lanes // 4, range(t.lanes // 2)
+        fours = [f"{2 * i}, {2 * i + 1}, {t.lanes + 2 * i}, {t.lanes + 2 * i + 1}" for i in lanes]
+        given |= {"low_pairs": ", ".join(fours[:quarter]), "high_pairs": ", ".join(fours[quarter:])}
+        given["four"] = 4 if quarter else 0  # else vectors are too short for it
+        given["fours"] = fill(_FOURS, **given) if quarter else ""
+        given |= {"copies": fill(_COPIES, **given), "elements": fill(_ELEMENTS, **given)}
+        body = "".join(fill(text, **given, **self.interface) for text in (SQUARES, _FEW, TASKS))
+        return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]
+
+    def given(self) -> dict[str, object]:
+        """Return the names in the templates of squares and tasks, of a copy that stores elements as they are."""
+        t = self.tile
+        return names(t) | {
             "S": self.symbol,
             "T": self.element,
             "stripe": STRIPE,
@@ -256,13 +283,9 @@ class TransposeKernel(Kernel[TransposeProblem]):
             "worthwhile": WORTHWHILE,
             "few": max(2, t.lanes // 4),
             "fetch_line": f"__builtin_prefetch(y + j * y_col + {LINE // t.dtype.itemsize}, 1);",
+            "of": "",
+            "o": "",
+            "whole": "v[j]",
+            "part": "v[j]",
+            "places": "",
         }
-        pairs = [i // 2 + i % 2 * t.lanes for i in range(2 * t.lanes)]
-        given |= {"low": ", ".join(map(str, pairs[: t.lanes])), "high": ", ".join(map(str, pairs[t.lanes :]))}
-        quarter, lanes = t.lanes // 4, range(t.lanes // 2)
-        fours = [f"{2 * i}, {2 * i + 1}, {t.lanes + 2 * i}, {t.lanes + 2 * i + 1}" for i in lanes]
-        given |= {"low_pairs": ", ".join(fours[:quarter]), "high_pairs": ", ".join(fours[quarter:])}
-        given["four"] = 4 if quarter else 0  # else vectors are too short for it
-        given["fours"] = fill(_FOURS, **given) if quarter else ""
-        body = fill(_BODY, **given, **self.interface)
-        return [prelude(t, plain(t.dtype)), square(t.lanes, t.dtype), body]
