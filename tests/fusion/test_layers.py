@@ -192,7 +192,11 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
     ),
     "removed": (lambda b, x: b.Exp(b.Mul(b.Reshape(x, [2, 5]), 1.0)), random(2, 5), ["Exp: loops"]),
     "a view of an input": (reshaped_output, random(2, 20, 96), ["Reshape: loops"]),
-    "read by several": (shared_transpose, random(2, 20, 96), ["Transpose, MatMul: gemm", "Transpose, MatMul_1: gemm"]),
+    "read by several": (
+        shared_transpose,
+        random(2, 20, 96),
+        ["Transpose, MatMul: gemm_rows", "Transpose, MatMul_1: gemm_rows"],
+    ),
     "a transposed convolution": (
         upsampled,
         random(1, 16, 20, 20),
@@ -207,7 +211,7 @@ FUNCTIONS: dict[str, tuple[Any, Any, list[str]]] = {
         concatenated,
         random(1, 32, 28, 28),
         [
-            "Conv, Relu, Concat, Concat_1: gemm",
+            "Conv, Relu, Concat, Concat_1: gemm_rows",
             "Conv_1, Concat, Concat_1: transpose for the layout",
             "Conv_1, Concat, Concat_1: winograd_conv",
             "Conv_2, Relu_1, Concat_1: winograd_conv",

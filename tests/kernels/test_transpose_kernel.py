@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels import ISAS
+from irc.kernels import ISAS, Epilogue, acc, slot
 from irc.kernels.movement.problem import TransposeProblem
+from irc.kernels.movement.transpose_fused import TransposeFusedKernel
 from tests.kernels.test_kernels import Pool, build, compilers, guarded, invoke, noise
 from tests.support.kernels import reordering, transpose
 
@@ -64,6 +66,29 @@ def test_transpose(tmp_path: Path, isa: str, dtype: Any) -> None:
         sizes = kernel.arguments_for(reordering(dtype, shape, order))
         invoke(lib, kernel, x, whole[32:], *(sizes[n] for n in kernel.sizes), pool=pool)
         assert np.array_equal(whole[32:-32].reshape(wanted.shape), wanted)
+        assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
+
+
+@pytest.mark.parametrize(("isa", "dtype"), [("avx512", f32), ("avx512", f64), ("avx2", f32), ("plain", f32)])
+def test_operations_on_the_way(tmp_path: Path, isa: str, dtype: Any) -> None:
+    """What is added to elements stands as the result does; nothing else is read or written."""
+    epilogue = Epilogue((acc(dtype) + slot(0, dtype)).max(slot(1, dtype)) * acc(dtype), ("full", "scalar"))
+    problem = replace(reordering(dtype, (M, 64), (1, 0)), epilogue=epilogue)
+    kernel = TransposeFusedKernel.best(problem, ISAS[isa])
+    assert kernel is not None
+    lib = build(tmp_path, [kernel])
+    turned = [(shape, order) for shape, order in [*TRANSPOSES, *LARGE_TRANSPOSES] if order[-1:] != (len(shape) - 1,)]
+    for (shape, order), pool in itertools.product(turned, (None, Pool(1))):
+        stated = replace(reordering(dtype, shape, order), epilogue=epilogue)
+        if stated.rows[2] != 1:
+            continue
+        x = guarded(*shape) if dtype == f32 else noise(*shape, dtype=f64)
+        there = np.transpose(x, order)
+        z = guarded(*there.shape) if dtype == f32 else noise(*there.shape, dtype=f64)
+        bound, whole = np.array([0.25], dtype.numpy), np.full(x.size + 64, 77, dtype.numpy)
+        sizes = kernel.arguments_for(stated)
+        invoke(lib, kernel, x, z, bound, whole[32:], *(sizes[n] for n in kernel.sizes), pool=pool)
+        assert np.array_equal(whole[32:-32].reshape(there.shape), np.maximum(there + z, bound) * there)
         assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
 
 

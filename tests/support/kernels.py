@@ -121,6 +121,7 @@ PROBLEMS: tuple[Problem, ...] = (
     RecurrentProblem.contiguous(f64, "gru", "reverse", M, 7, 64),
     RecurrentProblem.contiguous(f32, "gru_linear", "forward", M, 1, 64, True, False, "int64_t", True),
     *(reordering(dtype, (M, 64), (1, 0)) for dtype in (f32, f64)),
+    replace(reordering(f32, (M, 64), (1, 0)), epilogue=Epilogue(acc() * slot(0) + slot(1), ("scalar", "full"))),
     *(reordering(dtype, (50, 64), (1, 0)) for dtype in (u8, f16, i32, i64)),
     HardmaxProblem.contiguous(M, 100),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
