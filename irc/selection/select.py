@@ -12,6 +12,7 @@ from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.quantized_sums import SumOfBytes
 from irc.opdef.base import Op
 from irc.ops.argmax import ArgMax, ArgMin
+from irc.ops.arithmetic import Add
 from irc.ops.conv import Conv, ConvTranspose
 from irc.ops.layout import Transpose
 from irc.ops.matmul import MatMul
@@ -26,6 +27,7 @@ from irc.selection import (
     conv_transpose,
     global_pool,
     integer,
+    interpolation,
     matmul,
     pool,
     position,
@@ -80,6 +82,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     done += selector.take(bytewise, dtypes=(i8, u8))  # after kernels have taken what sums of bytes they can
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
     done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})
+    done += selector.take({Add: interpolation.select_kernel})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))

@@ -28,6 +28,7 @@ from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile, epilogue_of, heights_of, names, prelude
+from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm.in_place import far_results
 from irc.kernels.gemm.packed import packing_rows
 from irc.kernels.gemm.problem import GemmProblem
@@ -169,7 +170,7 @@ $start
 
 /* Some tiles of one matrix, columns col0 to col1. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t tile, int64_t last,
-                       int64_t col0, int64_t col1) {
+                       int64_t col0, int64_t col1$packed) {
 $tables
     const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
     const int far_results = ${S}_is_far(g);
@@ -197,7 +198,7 @@ IRC_INLINE ${S}_plan ${S}_tasks(const ${S}_args *g) {
     return (${S}_plan){tiles, panels, cuts, all * cuts};
 }
 
-static void ${S}_part(void *given, int64_t begin, int64_t end) {
+static void ${S}_part(void *given, ${own}int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_tasks(g);
     while (begin < end) {
@@ -208,7 +209,7 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
         const int64_t col0 = plan.panels * cut / plan.cuts * $NR, col1 = plan.panels * (cut + parts) / plan.cuts * $NR;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
         ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, g->b + i * g->b_batch0 + j * g->b_batch1, first,
-                   first + tiles, col0, col1 < g->n ? col1 : g->n);
+                   first + tiles, col0, col1 < g->n ? col1 : g->n$given);
         begin += tiles * parts;
     }
 }
@@ -216,10 +217,18 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
 void $S($parameters) {
     if (g->m <= 0 || g->n <= 0) return;
     const int64_t tasks = ${S}_tasks(g).tasks;
-    if (!pool || tasks < 2 || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile)
-        ${S}_part((void *)g, 0, tasks);
+    const int alone = !pool || tasks < 2
+                      || (double)(g->batch0 * g->batch1) * (double)(g->m * g->n) * (double)g->k < $worthwhile;
+$divide}
+"""
+
+_DIVIDE = """\
+    if (alone) ${S}_part((void *)g, 0, tasks);
     else pool->parallel_for(pool->self, tasks, ${S}_part, (void *)g);
-}
+"""
+
+_DIVIDE_WITH_ROWS = """\
+    irc_divide(alone ? 0 : pool, tasks, ${S}_part, (void *)g, g->own, g->own_bytes, g->owners);
 """
 
 _EVEN = """    const int64_t tiles = (m + $MR - 1) / $MR, low = m / tiles, extra = m % tiles;
@@ -317,7 +326,8 @@ class SmallBGemmKernel(TiledGemmKernel):
         return None if found is None else replace(found, deep=deep)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
-        return 0
+        rows = self.tile.rows * min(sizes["k"], DEEPEST_COPIED) + self.tile.lanes
+        return rows * self.tile.dtype.itemsize if self.turned else 0
 
     @property
     def label(self) -> str:
@@ -353,7 +363,7 @@ class SmallBGemmKernel(TiledGemmKernel):
         greedy = "".join(f"end - row >= {r} ? {r} : " for r in self.heights[:-1]) + str(self.heights[-1])
         return [
             prelude(t, self.epilogue),
-            *(packing_rows(t) if self.turned else ()),
+            *((DIVIDE, *packing_rows(t)) if self.turned else ()),
             tile_body(body, _SUMS, **given, products=self._products(given)),
             *(piece("IRC_TILE_${body}_${R}x$W", _FEW, **given, R=r, W=w) for w in widths.values() for r in self._few),
             bf16_io.text(self.y_bf16, self.epilogue.bf16_slots),
@@ -368,14 +378,27 @@ class SmallBGemmKernel(TiledGemmKernel):
                 few_type=fill(_FEW_TYPE, **given) if self._few else "",
                 tables="".join(self._tables(widths, body)).rstrip(),
                 call=self._call(given),
-                pack=fill(_PACK, **given) if self.turned else "",
-                **{"from": "packed" if self.turned else "a + row * g->a_row"},
+                **self._rows(given),
                 start=fill(_EVEN if self.even else _WHOLE, **given),
                 height="end - row" if self.even else greedy,
                 slot_starts=self.slot_starts(),
                 **self.interface,
             ),
         ]
+
+    def _rows(self, given: Mapping[str, object]) -> dict[str, str]:
+        """Print where a tile finds its rows of A, and what copies them into the memory of the part of the call."""
+        if not self.turned:
+            plain = {"pack": "", "from": "a + row * g->a_row", "packed": "", "own": "", "given": ""}
+            return plain | {"divide": fill(_DIVIDE, **given)}
+        texts = {
+            "pack": _PACK,
+            "from": "packed",
+            "packed": ", $T *packed",
+            "own": "char *own, ",
+            "given": ", ($T *)own",
+        }
+        return {name: fill(text, **given) for name, text in (texts | {"divide": _DIVIDE_WITH_ROWS}).items()}
 
     def _products(self, given: Mapping[str, object]) -> str:
         """Print the loops of a tile's products."""
@@ -397,9 +420,7 @@ class SmallBGemmKernel(TiledGemmKernel):
         return self.heights[len(self._own) :]
 
     def _tables(self, widths: Mapping[str, int], body: str) -> Iterator[str]:
-        """Print the tables of tiles by their heights, and the memory for rows of A and for sums that tiles need."""
-        if self.turned:
-            yield fill("    _Alignas(64) $T packed[$MR * $deepest + $L];\n", **names(self.tile), deepest=DEEPEST_COPIED)
+        """Print the tables of tiles by their heights, and the memory for sums that those of few rows need."""
         for name, w in widths.items():
             if self._own:
                 own = ", ".join(f"[{r}] = {self.symbol}_{r}x{w}" for r in self._own)

@@ -1,0 +1,1 @@
+"""Kernels of interpolations along the last two axes."""
