@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from irc.cli import console, feeds
+from irc.diagnostics.core import NOWHERE
 from irc.diagnostics.json_text import JsonText
 from irc.diagnostics.terminal import TerminalText
 
@@ -109,8 +110,10 @@ def _compiled(model: str, threads: int, precision: str, shapes: dict[str, tuple[
 def _prepare(
     model: str, engines: list[str], threads: int, compiled: Any, cost: float | None, arrays: dict[str, Any]
 ) -> tuple[dict[str, Engine], dict[str, Cost]]:
-    """Load the model into every engine, one after the other."""
+    """Load the model into every engine, one after the other; another one that cannot run it is left out."""
     import irc
+    from irc.comparison.engines import guarded
+    from irc.diagnostics.codes.command import ENGINE_FAILED
     from irc.runtime.executor import CompiledModel
 
     if engines and console.is_folder(model):
@@ -129,9 +132,19 @@ def _prepare(
     costs: dict[str, Cost] = {}
     for name in ("irc", *engines):
         before, began = resident(), time.perf_counter()
-        runs[name] = makers[name]()
-        seconds = time.perf_counter() - began
-        runs[name].run()
+        try:
+            made = makers[name]() if name == "irc" else guarded(name, NOWHERE, makers[name])
+            seconds = time.perf_counter() - began
+            if name == "irc":
+                made.run()
+            else:
+                guarded(name, NOWHERE, made.run)
+        except irc.IrcError as e:
+            if e.diagnostics[0].code != ENGINE_FAILED.id:
+                raise
+            console.note(f"{e.diagnostics[0].message}; it is left out")
+            continue
+        runs[name] = made
         grown = None if before is None else max(0, (resident() or before) - before)
         costs[name] = Cost(cost if name == "irc" else None, seconds, grown)
     return runs, costs

@@ -78,8 +78,8 @@ def runner(engine: str, path: str | Path, threads: int = 1, place: Loc = NOWHERE
         raise cannot_read(engine, place)
     package = imported(engine)
     make = _onnxruntime if engine == "onnxruntime" else _openvino
-    loaded = _guarded(engine, place, lambda: make(package, path, threads))
-    return lambda arguments: _guarded(engine, place, lambda: loaded(arguments))
+    loaded = guarded(engine, place, lambda: make(package, path, threads))
+    return lambda arguments: guarded(engine, place, lambda: loaded(arguments))
 
 
 def cannot_read(engine: str, place: Loc) -> IrcError:
@@ -182,9 +182,12 @@ def _array(tensor: Any) -> Any:
     return tensor.data.copy()
 
 
-def _guarded(engine: str, place: Loc, work: Callable[[], Any]) -> Any:
+def guarded(engine: str, place: Loc, work: Callable[[], Any]) -> Any:
+    """Let another engine do something.  IrcError IRC4908 with its own words where that fails."""
     try:
         return work()
+    except IrcError:
+        raise
     except Exception as e:  # whatever another engine raises
         reason = next((line for line in str(e).splitlines() if line.strip()), type(e).__name__).strip()
         raise _error(codes.ENGINE_FAILED, place, engine=engine, reason=reason) from e

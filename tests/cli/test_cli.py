@@ -460,6 +460,21 @@ def test_bench_measures_irc_beside_others(irc: Run, monkeypatch: pytest.MonkeyPa
         assert row["difference"] < 1e-5
 
 
+def test_bench_leaves_out_what_cannot_run(irc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another engine's failure is no mistake of irc: the others are measured."""
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("No conversion rule\nfor this")
+
+    monkeypatch.setattr("irc.cli.bench.ROUNDS", 2)
+    monkeypatch.setattr("irc.cli.bench.BURST_SECONDS", 0.001)
+    monkeypatch.setattr("irc.comparison.engines.openvino_model", fails)
+    said = irc("bench", XML, "--vs", "openvino,onnxruntime", "--json")
+    assert said.status == 0, said.err
+    assert "openvino cannot run the model: No conversion rule; it is left out" in said.err
+    assert [row["engine"] for row in json.loads(said.out)["engines"]] == ["irc", "onnxruntime"]
+
+
 def test_bench_says_what_is_not_installed(irc: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
     said = irc("bench", ONNX, "--vs", "openvino")
