@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.opdef.builder import Builder
-from irc.ops.layout import Transpose
+from irc.ops.layout import Reshape, Transpose
+from irc.ops.matmul import MatMul
 from irc.passes.replace import replace_value
 from irc.passes.simplify import order_of
+
+READ_THROUGH = MatMul | Reshape | Transpose
+"""Operations that read through a Transpose, or are read through with it: to them it costs nothing."""
 
 
 def run(graph: Graph) -> int:
@@ -33,14 +37,16 @@ def _moved(graph: Graph, node: Node) -> bool:
     step = x.producer
     if not step.op.elementwise or len(step.outputs) != 1:
         return False
-    operands = [_before(v, order) for v in step.inputs]
-    new = [v for v, before in zip(step.inputs, operands, strict=True) if before is None and v is not None]
-    if len(new) != 1 or len(new) == len(operands) or graph.only_use(new[0]) is not step or new[0].shape != x.shape:
+    before = {v: there for v in step.operands if (there := _before(v, order)) is not None}
+    new = [v for v in step.operands if v not in before]
+    if not before or len(new) != 1 or graph.only_use(new[0]) is not step or new[0].shape != x.shape:
+        return False
+    if any(isinstance(user.op, READ_THROUGH) for user in y.uses):
         return False
     b = Builder(graph, node.name or node.op.name, node.loc, layers=node.layers)
     turned = b.Transpose(new[0], order)
     b = Builder(graph, step.name or step.op.name, step.loc, layers=step.layers)
-    made = b.add(step.op, *(turned if before is None else before for before in operands))
+    made = b.add(step.op, *(None if v is None else before.get(v, turned) for v in step.inputs))
     made.type = TensorType(y.dtype, y.shape)
     return replace_value(graph, y, made)
 

@@ -19,6 +19,7 @@ from irc.kernels.core.costs import costs_of
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.problem import likely
 from irc.kernels.gemm.problem import GemmProblem
+from irc.layout.narrow_weights import NarrowConstant
 from irc.opdef.builder import Builder
 from irc.ops.arithmetic import Mul
 from irc.ops.matmul import MatMul
@@ -63,10 +64,12 @@ def _scaled(graph: Graph, node: Node) -> _Scaled | None:
     scale = a.producer
     if scale is None or not isinstance(scale.op, Mul) or graph.only_use(a) is not node or a.dtype not in (f32, f64):
         return None
-    if a.tensor.shape is None or not a.shape[-1].is_const:
+    if a.tensor.shape is None or not a.shape[-1].is_const or isinstance(w.const, NarrowConstant):
         return None
     for x, s in (scale.inputs, scale.inputs[::-1]):
         if x is None or s is None or s.const is not None or x.shape != a.shape or len(s.shape) > len(a.shape):
+            continue
+        if x.producer is not None and graph.only_use(x) is not None:  # which scales its result without reading it again
             continue
         shape = (*(Dim.of(1),) * (len(a.shape) - len(s.shape)), *s.shape)
         if shape[-1] == a.shape[-1] and all(d == 1 for d in shape[1:-1]) and (shape[0] == 1 or shape[0].is_const):

@@ -62,7 +62,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     if not isinstance(kernel, InterpolationKernel):
         return None
     tables = kernel.columns_of(columns.taps, iw)
-    if tables is None:
+    if tables is None or (rows and rows.taps.places.max() >= ih):  # what a Gather rejects when it is run
         return None
     arrays = [*tables]
     if rows:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 import irc
 from irc.ir.dim import Dim
-from irc.ir.types import f32
+from irc.ir.types import TensorType, f32
 from irc.kernels import ISAS
 from irc.kernels.resize.interpolation import InterpolationKernel
 from irc.kernels.resize.problem import InterpolationProblem, Taps, apply_taps
@@ -141,6 +141,23 @@ def test_selection(build: Callable[[Any, Any], Any], x: Any, found: int) -> None
     g = graph_of(build, x)
     program = selected(g, ISAS["avx512"])
     assert sum(isinstance(k, InterpolationKernel) for k in kernels(program.functions)) == found
+
+
+def test_rows_that_are_not_there() -> None:
+    """What a Gather of the model rejects when it is run is left to it."""
+
+    def build(b: Any, x: Any) -> Any:
+        def blend(x: Any, axis: int, last: int) -> Any:
+            weights = b.const(np.full((40, 1) if axis == 2 else 40, 0.5, np.float32), f32)
+            at = (b.const(np.minimum(np.arange(40) // 2 + k, last)) for k in (0, 1))
+            return b.Add(*(b.Mul(b.Gather(x, places, b.const(axis)), weights) for places in at))
+
+        return blend(blend(x, 2, 20), 3, 19)
+
+    graph = graph_of(build, random(2, 8, 20, 20), shapes=[(2, 8, 21, 20)])
+    graph.inputs[0].type = TensorType.of(f32, (2, 8, 20, 20))
+    found = kernels(selected(graph, ISAS["avx512"]).functions)
+    assert not any(isinstance(k, InterpolationKernel) for k in found)
 
 
 def test_a_sum_of_rows_that_others_read() -> None:

@@ -54,6 +54,10 @@ def two_results(b: Any, x: Any) -> Any:
     return first(b, b.Add(b.Mul(product(b, last(b, x)), last(b, x)), product(b, b.Relu(last(b, x)))))
 
 
+def read_through(b: Any, x: Any) -> Any:
+    return b.MatMul(b.const(WEIGHTS[:, :28], x.dtype), b.Transpose(residual(b, x), [0, 1, 3, 2]))
+
+
 def other_order(b: Any, x: Any) -> Any:
     return b.Transpose(b.Add(last(b, x), product(b, last(b, x))), [0, 3, 2, 1])
 
@@ -64,6 +68,7 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "another operand": (gated, 0),
     "a sum that is read twice": (sum_read_twice, 0),
     "two results": (two_results, 0),
+    "a result that a product reads through": (read_through, 0),
     "another order": (other_order, 0),
 }
 

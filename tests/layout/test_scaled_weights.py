@@ -33,6 +33,11 @@ def read_twice(b: Any, x: Any, s: Any) -> Any:
     return b.Add(b.MatMul(y, b.const(WEIGHTS, x.dtype)), b.ReduceSum(y, b.const([3])))
 
 
+def computed(b: Any, x: Any, s: Any) -> Any:
+    """What computes the pixels scales them."""
+    return excited(b, b.MatMul(x, b.const(random(96, 96), x.dtype)), s)
+
+
 def of_operands(b: Any, x: Any, s: Any) -> Any:
     return b.MatMul(b.Mul(x, s), b.Reshape(b.Mul(s, b.const(random(24, 1, 1, 1), x.dtype)), b.const([96, 24])))
 
@@ -46,6 +51,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Any, int]] = {
     "few pixels": (excited, random(1, 3, 5, 96), SCALES, 0),
     "a scale of each pixel": (excited, PIXELS, random(1, 56, 56, 1), 0),
     "a scale of each row": (excited, PIXELS, random(1, 56, 1, 96), 0),
+    "a value that nothing else reads": (computed, PIXELS, SCALES, 0),
     "two readers": (read_twice, PIXELS, SCALES, 0),
     "weights that are computed": (of_operands, PIXELS, SCALES, 0),
 }
