@@ -9,19 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from irc.expr import Bin, Call, Const, Expr, Load, Select, Var, rebuilt
+from irc.ir.types import i8, u8
 from irc.loops.builder import LoopBuilder
 from irc.loops.ir import Assign, Buffer, For, If, Let, Stmt, Store, walk as statements
 from irc.traversal import rewrite, variables, walk
 
+BYTES = (i8, u8)
+"""Types whose stores may change what any pointer reads, as C has it."""
+
 
 def hoist(b: LoopBuilder, reads: bool) -> None:
-    """Hoist in the builder's body in place. What stands outside all loops stays: several threads may run it.
+    """Hoist in the builder's body in place, to the front of inner loops, and of outer ones that store bytes.
 
     reads: whether what a loop reads may be read even if it runs no iteration, as index functions may.
     """
+    body = list[Stmt]()
     for s in b.body:
         if isinstance(s, For):
             s.body = _hoisted(b, s.body, reads)
+            if _stores_bytes(s):
+                body += _Loop(b, s, reads, {}).run()
+        body.append(s)
+    b.body[:] = body
+
+
+def _stores_bytes(loop: For) -> bool:
+    """Tell whether a loop stores what C compilers take for any part of memory, so that they read again after it."""
+    return any(isinstance(s, Store) and s.buffer.dtype in BYTES for s in statements([loop]))
 
 
 def _hoisted(b: LoopBuilder, body: list[Stmt], reads: bool) -> list[Stmt]:

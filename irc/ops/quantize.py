@@ -332,9 +332,14 @@ class DynamicQuantizeLinear(Op):
     def steps(b: Builder, x: Value) -> tuple[Value, Value]:
         """Compute the scale and the zero point."""
         axes = list(range(len(x.shape)))
+        extremes = (b.ReduceMin(x, axes, keepdims=False), b.ReduceMax(x, axes, keepdims=False))
+        return DynamicQuantizeLinear.of_range(b, *extremes)
+
+    @staticmethod
+    def of_range(b: Builder, least: Value, largest: Value) -> tuple[Value, Value]:
+        """Compute the scale and the zero point for numbers between these, and 0."""
         origin = b.const(0.0, f32)
-        least = b.Min(b.ReduceMin(x, axes, keepdims=False), origin)
-        largest = b.Max(b.ReduceMax(x, axes, keepdims=False), origin)
+        least, largest = b.Min(least, origin), b.Max(largest, origin)
         scale = b.Div(b.Sub(largest, least), b.const(255.0, f32))
         return scale, b.QuantizeLinear(b.Neg(least), scale)
 

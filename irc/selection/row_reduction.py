@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irc.fusion.access import Access, Space, find
+from irc.fusion.access import ZERO, Access, Space, find, row_major
 from irc.fusion.epilogues import FusedEpilogue, merged
-from irc.ir.dim import Dim
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
 from irc.kernels.core.registry import select
+from irc.kernels.reduction.extremes import ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
+from irc.ops.layout import Reshape, Transpose
 from irc.selection.selector import Selection, Selector, worthwhile
 
 FOLDS: dict[str, Fold] = {
@@ -37,6 +39,18 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         if problem is not None and kernel is not None:
             return Selection.of(kernel, problem, [source], FusedEpilogue.plain(y))
     return None
+
+
+def select_extremes(selector: Selector, node: Node) -> Selection | None:
+    """Select the kernel for the least and the largest element, whose order does not matter."""
+    (x,), y = node.operands, node.outputs[0]
+    while x.producer is not None and isinstance(x.producer.op, Reshape | Transpose):
+        x = next(x.producer.operands)
+    problem = ExtremesProblem(y.dtype, selector.precision, product(x.shape))
+    kernel = select(problem, selector.isa)
+    if kernel is None:
+        return None
+    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
 
 
 def _problem(selector: Selector, node: Node, source: Access, reduced: set[int]) -> RowReductionProblem | None:

@@ -9,6 +9,7 @@ from irc.kernels.core import choices
 from irc.kernels.core.isa import Isa
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last_op import ChannelsLast
+from irc.layout.dynamic_quantization import Extremes
 from irc.layout.quantized_sums import SumOfBytes
 from irc.opdef.base import Op
 from irc.ops.argmax import ArgMax, ArgMin
@@ -82,7 +83,7 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     done += selector.take(bytewise, dtypes=(i8, u8))  # after kernels have taken what sums of bytes they can
     transposed: dict[type[Op], Family] = {ConvTranspose: conv_transpose.select_kernel}
     done += selector.take({MatMul: matmul.select_kernel, **transposed, **WINDOWS, ChannelsLast: _channels_last})
-    done += selector.take({Add: interpolation.select_kernel})
+    done += selector.take({Add: interpolation.select_kernel, Extremes: row_reduction.select_extremes})
     if any(type(node.op) in REDUCTIONS for node in graph.nodes):
         # after contractions have got their epilogues, so that the row groups are those of fusion
         done += selector.take(REDUCTIONS, but=row_groups(graph))

@@ -11,10 +11,12 @@ import pytest
 
 import irc
 from irc.diagnostics import Sink
+from irc.ir.dim import Dim
 from irc.ir.graph import Graph, Model, Value
 from irc.ir.types import TensorType, f32, f64
 from irc.kernels import ISAS
 from irc.kernels.core.registry import select
+from irc.kernels.reduction.extremes import PIECE, PIECES, ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
 from irc.opdef.base import load_all
 from irc.opdef.builder import Builder
@@ -50,6 +52,26 @@ def test_every_length(tmp_path: Path, isa: str, fold: Fold) -> None:
         invoke(lib, kernel, x, whole[32:], 2, rows, 1, n, rows * n, n, 0, pool=pool)
         close(whole[32:-32].reshape(2, rows), exact(fold, x), n)
         assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
+
+
+@COMPILED
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_extremes(tmp_path: Path, isa: str) -> None:
+    """The least and the largest of all elements; NaN where one is, at any place; both infinities are numbers."""
+    kernel = select(ExtremesProblem(f32, "highest", Dim.of(1)), ISAS[isa])
+    assert kernel is not None
+    lib = build(tmp_path, [kernel])
+    scratch = np.full(2 * PIECES, np.nan, np.float32)
+    for n, pool in itertools.product((0, 1, 7, 16, 64, 65, 1000, 2 * PIECE, 40 * PIECE + 13), (None, Pool(1))):
+        x, y = guarded(n), np.full(3, 77, np.float32)
+        cases: list[tuple[int, float]] = [(n - 1, -9), (n // 2, 9), (0, np.inf), (n - 1, -np.inf), (n // 3, np.nan)]
+        for at, value in [(0, 0.0), *cases] if n else []:
+            x[at] = value
+            invoke(lib, kernel, x, y, scratch, n, pool=pool)
+            np.testing.assert_array_equal(y, [x.min(), x.max(), 77])
+        if not n:
+            invoke(lib, kernel, x, y, scratch, n, pool=pool)
+            assert list(y) == [np.inf, -np.inf, 77]
 
 
 @COMPILED

@@ -11,7 +11,14 @@ import pytest
 from onnx import TensorProto as T, helper as h
 
 import irc
+from irc.ir.types import f32
+from irc.kernels import ISAS
+from irc.kernels.movement.transpose import TransposeKernel
+from irc.kernels.reduction.extremes import ExtremesKernel
+from irc.ops.quantize import DynamicQuantizeLinear
 from irc.toolchain.processor import cpu_features
+from tests.selection.test_select import kernels, selected
+from tests.support.lowering import graph_of, random
 from tests.support.random_numbers import RANDOM
 
 TARGETS = [
@@ -45,6 +52,7 @@ def inputs() -> dict[str, Any]:
         "zeros": np.zeros(40, np.float32),
         "positive": np.abs(noise),
         "one infinity": np.concatenate([noise, [np.inf]]).astype(np.float32),
+        "one NaN": np.concatenate([noise, [np.nan], noise]).astype(np.float32),
         "infinities": np.concatenate([noise, [np.inf, -np.inf]]).astype(np.float32),
     }
     for exponent in (-148, -140, -126, -101, -90, 0, 100, 119):
@@ -98,3 +106,18 @@ def test_one_correction_rounds_the_hardest_quotients(target: str) -> None:
     assert tested > 1000
     text = "".join(f.read_text("utf-8") for f in Path(compiled.artifact.folder).glob("*.c"))
     assert "(int32_t)irc_min_known_f32" in text  # a number within bounds: one instruction
+
+
+def test_the_range_is_that_of_what_stands_in_memory() -> None:
+    """The order of elements does not matter: no Transpose is made for it.  Loops find it where there are few."""
+
+    def build(b: Any, x: Any) -> Any:
+        turned = b.Transpose(b.Relu(b.Conv(x, b.const(random(40, 8, 1, 1), f32), None)), [0, 2, 3, 1])
+        y, scale, _ = b.add_all(DynamicQuantizeLinear(), b.Reshape(turned, b.const([0, -1, 40]), special_zero=True))
+        return b.Mul(b.Cast(y, to=f32), scale)
+
+    for size, found in ((28, 1), (8, 0)):
+        program = selected(graph_of(build, random(1, 8, size, size)), ISAS["avx512"])
+        names = [type(k) for k in kernels(program.functions)]
+        assert names.count(ExtremesKernel) == found
+        assert TransposeKernel not in names

@@ -10,7 +10,7 @@ import pytest
 from irc.diagnostics import Sink
 from irc.expr import Bin, Load, Select, index
 from irc.ir.dim import Dim
-from irc.ir.types import f32, u8
+from irc.ir.types import DType, f32, u8
 from irc.loops import interp
 from irc.loops.builder import LoopBuilder
 from irc.loops.hoist import hoist
@@ -276,6 +276,18 @@ def test_what_a_loop_without_iterations_reads_is_not_read(reads: bool) -> None:
     symbolic, known = (s for s in b.body if isinstance(s, For))
     assert [isinstance(s, Let) for s in symbolic.body] == ([True, False] if reads else [False])
     assert [isinstance(s, Let) for s in known.body] == [True, False]
+
+
+@pytest.mark.parametrize(("dtype", "kinds"), [(u8, [Let, For]), (f32, [For])])
+def test_what_is_read_again_after_bytes_is_read_before_all_of_them(dtype: DType, kinds: list[type]) -> None:
+    """C compilers take a byte for any part of memory: after each one that is stored they would read the scale again."""
+    b = LoopBuilder()
+    x, y = Buffer("x", f32, (Dim.of(8),), "arena"), Buffer("y", dtype, (Dim.of(8),), "arena")
+    s = Buffer("s", f32, (Dim.of(1),), "arena")
+    with b.for_(8, "parallel") as i:
+        b.store(y, i, (Load(x, (i,)) * Load(s, (index(0),))).cast(dtype))
+    hoist(b, True)
+    assert [type(found) for found in b.body] == kinds
 
 
 def test_axes_that_a_reshape_leaves_alone_divide_nothing() -> None:

@@ -38,6 +38,7 @@ from irc.kernels.pool.problem import Counted, GlobalPoolProblem, Mode, PoolProbl
 from irc.kernels.position.problem import PositionProblem
 from irc.kernels.recurrent.lstm_gru import RecurrentKernel
 from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
+from irc.kernels.reduction.extremes import ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
 from irc.kernels.resize.problem import InterpolationProblem
 from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
@@ -126,6 +127,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(reordering(dtype, (50, 64), (1, 0)) for dtype in (u8, f16, i32, i64)),
     *(InterpolationProblem(f32, "highest", M, (20, 28), (30, 42), columns, rows) for columns, rows in ((2, 0), (4, 4))),
     HardmaxProblem.contiguous(M, 100),
+    *(ExtremesProblem(dtype, "highest", M) for dtype in (f32, f64)),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
     *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),
     PositionProblem.contiguous(M, 20),
