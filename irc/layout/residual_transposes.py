@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from irc.ir.graph import Graph, Node, Value
-from irc.ir.types import TensorType
+from irc.ir.types import TensorType, f32, f64
 from irc.opdef.builder import Builder
 from irc.ops.layout import Reshape, Transpose
 from irc.ops.matmul import MatMul
 from irc.passes.replace import replace_value
 from irc.passes.simplify import order_of
 
+FLOATS = (f32, f64)
+"""Types of which kernels add on the way; sums of bytes are done by the kernels of what is added."""
 READ_THROUGH = MatMul | Reshape | Transpose
 """Operations that read through a Transpose, or are read through with it: to them it costs nothing."""
 
@@ -35,13 +37,13 @@ def _moved(graph: Graph, node: Node) -> bool:
     if x is None or order is None or graph.only_use(x) is not node or x.producer is None:
         return False
     step = x.producer
-    if not step.op.elementwise or len(step.outputs) != 1:
+    if not step.op.elementwise or len(step.outputs) != 1 or y.dtype not in FLOATS:
         return False
     before = {v: there for v in step.operands if (there := _before(v, order)) is not None}
     new = [v for v in step.operands if v not in before]
     if not before or len(new) != 1 or graph.only_use(new[0]) is not step or new[0].shape != x.shape:
         return False
-    if any(isinstance(user.op, READ_THROUGH) for user in y.uses):
+    if new[0].dtype != y.dtype or any(isinstance(user.op, READ_THROUGH) for user in y.uses):
         return False
     b = Builder(graph, node.name or node.op.name, node.loc, layers=node.layers)
     turned = b.Transpose(new[0], order)

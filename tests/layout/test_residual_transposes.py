@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from irc.ir.types import f32, u8
 from irc.ir.verify import problems
 from irc.kernels.movement.transpose_fused import TransposeFusedKernel
 from irc.layout import residual_transposes
@@ -58,6 +59,12 @@ def read_through(b: Any, x: Any) -> Any:
     return b.MatMul(b.const(WEIGHTS[:, :28], x.dtype), b.Transpose(residual(b, x), [0, 1, 3, 2]))
 
 
+def of_bytes(b: Any, x: Any) -> Any:
+    """Kernels of the product would add and round."""
+    quantized = b.Cast(b.Add(last(b, x), product(b, last(b, x))), to=u8)
+    return b.Cast(first(b, b.Add(b.Cast(last(b, x), to=u8), quantized)), to=f32)
+
+
 def other_order(b: Any, x: Any) -> Any:
     return b.Transpose(b.Add(last(b, x), product(b, last(b, x))), [0, 3, 2, 1])
 
@@ -69,6 +76,7 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "a sum that is read twice": (sum_read_twice, 0),
     "two results": (two_results, 0),
     "a result that a product reads through": (read_through, 0),
+    "bytes": (of_bytes, 0),
     "another order": (other_order, 0),
 }
 
