@@ -36,6 +36,8 @@ BLOCK = 16
 """Rows of the result in a task."""
 WORTHWHILE = 16_000
 """Elements of a result below which one thread does all."""
+WIDEST = 1 << 13
+"""Elements of a row, at most: some rows stay in the second cache, and each of the parts has memory for them."""
 PICKED = 3.0
 """Cycles to pick the lanes of a vector, multiply and add them."""
 
@@ -127,7 +129,7 @@ class InterpolationKernel(Kernel[InterpolationProblem]):
 
     @classmethod
     def candidates(cls, problem: InterpolationProblem, isa: Isa) -> Iterator[Self]:
-        if problem.dtype == f32 and isa.name in _PICKS:
+        if problem.dtype == f32 and isa.name in _PICKS and problem.x[1] <= WIDEST:
             yield cls(Tile(isa, f32, 1, 1), problem.columns, problem.rows)
 
     def cycles(self, problem: InterpolationProblem) -> float:
