@@ -219,6 +219,9 @@ STORED_ROW, CUT_ROW, BLENDED_ROW = 20.0, 4.0, 12.0
 beside it; and the same where no register holds masks."""
 KEPT_IN_HALVES = 1.9
 """Cycles of a maximum of two vectors that keeps NaN, three instructions, where each of them is done in halves."""
+LONG_ROW_IN_HALVES = 0.43
+"""Of the time of pools whose rows stay in registers, where each of two vectors is done in halves: rows that are longer
+than two, without a stride.  Eight such pools took 1.2 to 1.4 times as long as estimated, other kernels 2.3 to 4."""
 PICKED_ROW, PICKED_ROW_APART = 1.0, 5.0
 """Cycles that a row of a pool takes beside its vectors, where tables know the columns of windows; and where lanes are
 picked out of two vectors apart."""

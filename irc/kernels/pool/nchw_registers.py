@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from irc.kernels.core.costs import BLENDED_ROW, CUT_ROW, LOADS, PERMUTED, PERMUTED_APART
+from irc.kernels.core.costs import BLENDED_ROW, CUT_ROW, LOADS, LONG_ROW_IN_HALVES, PERMUTED, PERMUTED_APART, in_halves
 from irc.kernels.core.epilogue import plain
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
@@ -111,7 +111,10 @@ class NchwRegisterPoolKernel(PlanePool):
             folded, ends = LOADS * folded, vectors * CUT_ROW
         one = PERMUTED if self.strides[1] == 1 or self.tile.isa.name == "avx512" else PERMUTED_APART
         permuted = vectors * self.window[1] * one
-        return likely(problem.batch) * likely(problem.channels) * oh * (folded / LOADS + permuted + ends)
+        row = folded / LOADS + permuted + ends
+        if in_halves(self.tile.isa) and self.strides[1] == 1 and likely_extent(problem.input[1]) > 2 * self.tile.lanes:
+            row *= LONG_ROW_IN_HALVES
+        return likely(problem.batch) * likely(problem.channels) * oh * row
 
     @property
     def label(self) -> str:
