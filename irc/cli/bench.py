@@ -128,17 +128,18 @@ def _prepare(
     makers: dict[str, Callable[[], Engine]] = {"irc": own}
     makers["onnxruntime"] = lambda: onnxruntime_engine(source, threads, arrays)
     makers["openvino"] = lambda: openvino_engine(model, threads, arrays)
+
+    def attempt(engine: str, work: Callable[[], Any]) -> Any:
+        return work() if engine == "irc" else guarded(engine, NOWHERE, work)
+
     runs: dict[str, Engine] = {}
     costs: dict[str, Cost] = {}
     for name in ("irc", *engines):
         before, began = resident(), time.perf_counter()
         try:
-            made = makers[name]() if name == "irc" else guarded(name, NOWHERE, makers[name])
+            made: Engine = attempt(name, makers[name])
             seconds = time.perf_counter() - began
-            if name == "irc":
-                made.run()
-            else:
-                guarded(name, NOWHERE, made.run)
+            attempt(name, made.run)
         except irc.IrcError as e:
             if e.diagnostics[0].code != ENGINE_FAILED.id:
                 raise

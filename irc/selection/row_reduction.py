@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from irc.fusion.access import ZERO, Access, Space, find, row_major
+from irc.fusion.access import Access, Space, find
 from irc.fusion.epilogues import FusedEpilogue, merged
 from irc.ir.dim import Dim, product
 from irc.ir.graph import Node, Value
@@ -13,6 +13,7 @@ from irc.kernels.reduction.extremes import ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
 from irc.ops.layout import Reshape, Transpose
 from irc.selection.selector import Selection, Selector, worthwhile
+from irc.selection.softmax import selected
 
 FOLDS: dict[str, Fold] = {
     "ReduceSum": "sum",
@@ -46,11 +47,7 @@ def select_extremes(selector: Selector, node: Node) -> Selection | None:
     (x,), y = node.operands, node.outputs[0]
     while x.producer is not None and isinstance(x.producer.op, Reshape | Transpose):
         x = next(x.producer.operands)
-    problem = ExtremesProblem(y.dtype, selector.precision, product(x.shape))
-    kernel = select(problem, selector.isa)
-    if kernel is None:
-        return None
-    return Selection.of(kernel, problem, [Access(x, ZERO, row_major(x.shape))], FusedEpilogue.plain(y))
+    return selected(selector, ExtremesProblem(y.dtype, selector.precision, product(x.shape)), x, y)
 
 
 def _problem(selector: Selector, node: Node, source: Access, reduced: set[int]) -> RowReductionProblem | None:

@@ -444,4 +444,5 @@ class SmallBGemmKernel(TiledGemmKernel):
 
     @property
     def summary(self) -> str:
-        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, A read in place."
+        read = "rows of A copied" if self.turned else "A read in place"
+        return f"C = epilogue(A B), {self.tile.dtype}, tiles of {self.tile.rows} x {self.tile.panel}, {read}."

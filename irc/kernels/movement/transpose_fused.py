@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Self
 
-import numpy as np
-
 from irc.kernels.core.base import Array
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, Isa
@@ -55,15 +53,16 @@ class TransposeFusedKernel(TransposeKernel):
         return ()
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        """Copy element by element, each array by its strides, then apply the epilogue."""
+        """Copy, then apply the epilogue to what was copied."""
+        super().compute(reads, writes, sizes)
         shape = [sizes[n] for n in ("n0", "n1", "n2", "rows", "cols")]
         steps = [sizes[n] for n in ("y0", "y1", "y2", "y_row", "y_col")]
-        x = strided(reads[0], shape, [sizes[n] for n in ("x0", "x1", "x2", "x_row")] + [1])
+        y = strided(writes[0], shape, steps)
         operands = [
             strided(s, shape, steps if axes == "full" else [0] * len(shape))
             for s, axes in zip(reads[1:], self.epilogue.slots, strict=True)
         ]
-        strided(writes[0], shape, steps)[...] = apply(self.epilogue, np.ascontiguousarray(x), operands)
+        y[...] = apply(self.epilogue, y.copy(), operands)
 
     def parts(self) -> list[Part]:
         t = self.tile

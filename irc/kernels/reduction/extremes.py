@@ -22,6 +22,7 @@ from irc.kernels.core.problem import Problem, likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, names, prelude
+from irc.kernels.vector.lanes import folds
 
 PIECES, PIECE = 32, 1 << 13
 """Pieces that threads take, at most, and elements of one, at least."""
@@ -48,14 +49,8 @@ static void ${S}_some(const $T *x, int64_t n, $T *to) {
     for (int u = 1; u < $sums; u++) {
         low[0] = ${V}_at_most(low[0], low[u]), high[0] = ${V}_at_least(high[0], high[u]), sum[0] += sum[u];
     }
-    $T lows[$L], highs[$L], sums[$L], all = 0;
-    ${V}_store(lows, low[0]), ${V}_store(highs, high[0]), ${V}_store(sums, sum[0]);
-    $T least = INFINITY, largest = -INFINITY;
-    for (int i = 0; i < $L; i++) {
-        least = lows[i] < least ? lows[i] : least;
-        largest = highs[i] > largest ? highs[i] : largest;
-        all += sums[i];
-    }
+    $T least = -${V}_max_all(-low[0])[0], largest = ${V}_max_all(high[0])[0];
+    const $T all = ${V}_sum_all(sum[0])[0];
     if (all != all) j = 0, least = INFINITY, largest = -INFINITY;
     for (; j < n; j++) least = ${S}_least(least, x[j]), largest = ${S}_largest(largest, x[j]);
     to[0] = least, to[1] = largest;
@@ -150,4 +145,4 @@ class ExtremesKernel(Kernel[ExtremesProblem]):
     def parts(self) -> list[Part]:
         t = self.tile
         given = names(t) | {"S": self.symbol, "sums": SUMS, "pieces": PIECES, "piece": PIECE}
-        return [prelude(t, plain(t.dtype)), fill(_BODY, **given, **self.interface)]
+        return [prelude(t, plain(t.dtype)), folds(t.lanes, t.dtype), fill(_BODY, **given, **self.interface)]
