@@ -111,6 +111,7 @@ def _quantized(isa: Isa) -> tuple[Pass, ...]:
         moved_bytes,
         narrow_weights,
         quantized_sums,
+        softmax_of_bytes,
     )
 
     return _each(
@@ -123,6 +124,7 @@ def _quantized(isa: Isa) -> tuple[Pass, ...]:
         ("integer-convolutions", lambda graph, sink: integer_convolutions.run(graph, isa)),
         ("byte-tables", lambda graph, sink: byte_tables.run(graph, isa)),
         ("quantized-sums", lambda graph, sink: quantized_sums.run(graph, isa)),
+        ("softmax-of-bytes", lambda graph, sink: softmax_of_bytes.run(graph, isa)),
         ("dynamic-quantization", lambda graph, sink: dynamic_quantization.run(graph, isa)),
         ("narrow-weights", lambda graph, sink: narrow_weights.run(graph, isa)),
     )

@@ -19,6 +19,7 @@ from irc.opdef.conversions import as_type
 from irc.ops.matmul import Gemm, MatMul
 from irc.ops.quantize import DequantizeLinear
 from irc.passes.replace import replace_value
+from irc.selection.selector import worthwhile
 
 LONGEST = 1 << 15
 """Products of two differences of bytes whose sum fits into 32 bits."""
@@ -58,13 +59,18 @@ def _rewritten(graph: Graph, node: Node, op: MatMul | Gemm) -> bool:
     else:
         flipped, turned, plain = op.transpose_a, op.transpose_b, True
     a, b = _quantized(left), _quantized(right, turned)
-    if flipped or not plain or a is None or b is None or not a.one_scale or not _is_bytes(b, turned):
+    if not plain or a is None or b is None or not a.one_scale:
+        return False
+    operands = a.x.const is None and b.x.const is None
+    if not (_has_kernel(a.x, b.x, flipped, turned) if operands else not flipped and _is_bytes(b, turned)):
         return False
     if turned and b.x.const is not None:
         k = b.x.const
         b = replace(b, x=graph.add_constant(k.derived(k.shape[::-1], lambda x: x.T), b.x.name))
     build, out = Builder(graph, node.name or op.name, node.loc), node.outputs[0]
-    product = build.MatMul(_difference(build, a), _difference(build, b))
+    product = build.add(
+        MatMul(transpose_a=flipped, transpose_b=turned and operands), _difference(build, a), _difference(build, b)
+    )
     scale = build.Mul(*(build.Reshape(s, [-1]) if len(s.shape) > 1 else s for s in (a.scale, b.scale)))
     made = build.Mul(build.Cast(product, to=f32), scale)
     if rest and rest[0] is not None:
@@ -100,6 +106,16 @@ def _is_bytes(b: _Quantized, turned: bool) -> bool:
         return False
     kept = array.astype(np.int32) - (0 if zero is None else zero.astype(np.int32))
     return bool(kept.min(initial=0) >= -128 and kept.max(initial=0) <= 127)
+
+
+def _has_kernel(a: Value, b: Value, flipped: bool, turned: bool) -> bool:
+    """Tell whether a kernel takes two matrices, or batches of them along up to two axes, and their sums fit."""
+    rows, k = a.shape[-2:][:: -1 if flipped else 1]
+    columns = b.shape[-2 if turned else -1]
+    whole = a.shape[:-2] == b.shape[:-2] and len(a.shape) <= 4
+    return (
+        whole and k.is_const and 0 < int(k) <= LONGEST and rows != 1 and columns != 1 and worthwhile(rows, columns, k)
+    )
 
 
 def _difference(b: Builder, q: _Quantized) -> Value:

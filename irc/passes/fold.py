@@ -29,7 +29,8 @@ MEMORY_LEFT = "constant memory left"
 def run(graph: Graph, small: bool = False) -> int:
     """Fold nodes in place. Returns how many were removed.
 
-    small: only what few bytes hold, as sizes and paddings do, and what no bytes or fewer bits are turned into.
+    small: only what few bytes hold, as sizes and paddings do, and no weights: what bytes or fewer bits are turned into,
+    but single numbers.
     """
     folded = 0
     if MEMORY_LEFT not in graph.extras:
@@ -70,9 +71,10 @@ def _varies(node: Node) -> bool:
 
 def _is_large(node: Node) -> bool:
     """Tell whether a node has more results than sizes are, or dequantizes weights."""
-    return (
-        any(v.dtype.bits <= 8 and v.dtype != boolean for v in node.operands) or max(map(_bytes, node.outputs)) > SMALL
-    )
+    if max(map(_bytes, node.outputs)) > SMALL:
+        return True
+    narrow = any(v.dtype.bits <= 8 and v.dtype != boolean for v in node.operands)
+    return narrow and any(v.tensor.elements() != 1 for v in node.outputs)
 
 
 def foldable(node: Node) -> bool:

@@ -37,7 +37,7 @@ MOST = 2.0**31 - 256
 
 
 @dataclass(frozen=True)
-class _Result:
+class Result:
     """What a kernel stores: a value, its type, the epilogue, and how what that computes becomes a byte."""
 
     fused: FusedEpilogue
@@ -65,7 +65,7 @@ def select_matmul(selector: Selector, node: Node) -> Selection | None:
     def fits(access: Access) -> bool:
         return row(access) is not None and access.strides[-1] in (0, 1)
 
-    found = _result(selector, result, fits)
+    found = result_of(selector, result, fits)
     rows = [row(s) or ZERO for s in found.fused.slots]
     kinds: list[Axes] = [axes_of(r, s.strides[-1]) for r, s in zip(rows, found.fused.slots, strict=True)]
     epilogue = found.fused.along(kinds)
@@ -93,7 +93,7 @@ def select_conv(selector: Selector, node: Node) -> Selection | None:
     planes = planes_of(op, "nhwc", x, out, shape[2:])
     if planes is None or not planes.channels.is_const or not worthwhile(*out.shape, *map(Dim.of, shape[1:])):
         return None
-    result, source = _result(selector, out, planes.fits), input_of(selector, planes, found.value)
+    result, source = result_of(selector, out, planes.fits), input_of(selector, planes, found.value)
     problem = planes.problem(
         IntegerConvProblem,
         "highest",
@@ -161,7 +161,7 @@ def _selection(
     selector: Selector,
     problem: IntegerConvProblem,
     operands: list[Access],
-    result: _Result,
+    result: Result,
     weights: Callable[[], Array],
     key: tuple[object, ...],
 ) -> Selection | None:
@@ -178,22 +178,22 @@ def _selection(
     return Selection.of(kernel, problem, operands, result.fused, packed, result.value)
 
 
-def _result(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> _Result:
+def result_of(selector: Selector, sums: Value, fits: Callable[[Access], bool]) -> Result:
     """Find what is stored: sums, or what elementwise operations make of them in f32, perhaps as bytes."""
     rounded = _cast(selector, sums, f32)
     if rounded is None:
-        return _Result(FusedEpilogue.plain(sums), sums, i32)
+        return Result(FusedEpilogue.plain(sums), sums, i32)
     fused = selector.collector.epilogue_of(rounded, [], fits)
     for kind in (u8, i8):
         narrow = _cast(selector, fused.value, kind)
         found = None if narrow is None else _rounded(selector.graph, fused, kind)
         if narrow is not None and found is not None:
-            result = _Result(found[0], narrow, kind, found[1])
+            result = Result(found[0], narrow, kind, found[1])
             return _summed(selector, result, fits) or result
-    return _Result(fused, fused.value, f32)
+    return Result(fused, fused.value, f32)
 
 
-def _summed(selector: Selector, result: _Result, fits: Callable[[Access], bool]) -> _Result | None:
+def _summed(selector: Selector, result: Result, fits: Callable[[Access], bool]) -> Result | None:
     """Add bytes to those that a kernel would store, if a sum of bytes is all that reads these.
 
     What is clamped is a byte with its zero point, so that the bounds are those of all layers.
@@ -219,7 +219,7 @@ def _summed(selector: Selector, result: _Result, fits: Callable[[Access], bool])
     found = found.max(Const(low, f32)) if low > least else found
     found = found.min(Const(high, f32)) if high < largest else found
     fused = replace(result.fused, expr=found, slots=slots)
-    return _Result(fused, user.outputs[0], op.stored, Rounding(op.zero, True))
+    return Result(fused, user.outputs[0], op.stored, Rounding(op.zero, True))
 
 
 def _clamped(e: Expr, bounds: tuple[float, float]) -> Expr:

@@ -66,7 +66,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     a, b = node.inputs
     assert a is not None and b is not None
     p = product_of(node, a, b)
-    if p is None or not worthwhile(*p.space) or (p.n == 1 and p.m == 1):
+    if not worthwhile(*p.space) or (p.n == 1 and p.m == 1):
         return None
     assert isinstance(node.op, MatMul)
     sides = [(a, node.op.transpose_a), (b, node.op.transpose_b)]
@@ -78,10 +78,10 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
     left, right = (operand(selector, space, p, *side, right=bool(at)) for at, side in enumerate(sides))
     if left is None or right is None:
         return None
-    fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access))
+    fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: fits(p, access))
     result, to = result_of(selector, p, fused)
     if result is fused.value and _functions_apart(selector, p, fused):
-        fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: _fits(p, access), calls=False)
+        fused = selector.collector.epilogue_of(node.outputs[0], [], lambda access: fits(p, access), calls=False)
         result, to = result_of(selector, p, fused)
     return _arranged(selector, p, left, right, fused, result, to)
 
@@ -96,7 +96,7 @@ def _sums_little(p: Product) -> bool:
     return int(p.k) == 1 or (p.m.is_const and int(p.m) <= FEW_ROWS)
 
 
-def product_of(node: Node, a: Value, b: Value) -> Product | None:
+def product_of(node: Node, a: Value, b: Value) -> Product:
     out = node.outputs[0].shape
     op = node.op
     assert isinstance(op, MatMul)
@@ -135,7 +135,7 @@ def operand(
     return found[0] if found else None
 
 
-def _fits(p: Product, access: Access) -> bool:
+def fits(p: Product, access: Access) -> bool:
     """Tell whether an epilogue can read an operand: the stride along the columns is 0 or 1."""
     return p.of_result(access.strides)[-1] in (0, 1)
 
@@ -175,7 +175,7 @@ def _arranged(
 ) -> Selection | None:
     """Merge the batch axes, and select a kernel; None where more than two batch axes are left."""
     constant = _constant(p, right)
-    problem = _problem(selector, p, left, right, fused, to)
+    problem = problem_of(selector, p, left, right, fused, to)
     kernel = None if problem is None else select(problem, selector.isa)
     if problem is None or kernel is None:
         return None
@@ -184,7 +184,7 @@ def _arranged(
     return Selection.of(kernel, problem, operands, fused, packed, result)
 
 
-def _problem(
+def problem_of(
     selector: Selector, p: Product, left: Access, right: Access, fused: FusedEpilogue, to: tuple[Dim, ...]
 ) -> GemmProblem | None:
     """State the product as a problem; None where more than two batch axes are left when neighbours are merged."""
@@ -202,7 +202,7 @@ def _problem(
     return GemmProblem(
         fused.value.dtype,
         selector.precision,
-        Epilogue(fused.expr, tuple(kinds)),
+        fused.along(kinds),
         m[0],
         p.n,
         p.k,

@@ -7,10 +7,12 @@ from irc.ir.graph import Graph, Node
 from irc.ir.types import i8, i32, i64, u8
 from irc.kernels.core import choices
 from irc.kernels.core.isa import Isa
+from irc.kernels.integer.problem import BYTES
 from irc.layout.byte_tables import Lookup
 from irc.layout.channels_last_op import ChannelsLast
 from irc.layout.dynamic_quantization import Extremes
 from irc.layout.quantized_sums import SumOfBytes
+from irc.layout.softmax_of_bytes import SoftmaxOfBytes
 from irc.opdef.base import Op
 from irc.ops.argmax import ArgMax, ArgMin
 from irc.ops.arithmetic import Add
@@ -28,6 +30,7 @@ from irc.selection import (
     conv_transpose,
     global_pool,
     integer,
+    integer_operands,
     interpolation,
     matmul,
     pool,
@@ -75,8 +78,9 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if early:
         done += selector.take({Softmax: attention.select_kernel})
         rows: dict[type[Op], Family] = {Softmax: softmax.select_kernel, LogSoftmax: softmax.select_kernel}
+        done += selector.take({SoftmaxOfBytes: softmax.select_softmax_of_bytes}, dtypes=BYTES)
         return done + selector.take({**rows, Hardmax: softmax.select_hardmax})
-    integers: dict[type[Op], Family] = {MatMul: integer.select_matmul, ChannelsLast: integer.select_conv}
+    integers: dict[type[Op], Family] = {MatMul: _product_of_integers, ChannelsLast: integer.select_conv}
     bytewise: dict[type[Op], Family] = {Lookup: integer.select_lookup, ChannelsLast: integer.select_lookup}
     bytewise[SumOfBytes] = integer.select_sum
     done += selector.take(integers, dtypes=(i32,))
@@ -93,6 +97,12 @@ def run(graph: Graph, isa: Isa, early: bool = False, precision: str = "highest")
     if choices.current().share:
         share_kernels(graph)
     return done
+
+
+def _product_of_integers(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a MatMul of i32.  None where loops compute it."""
+    _, b = node.operands
+    return (integer_operands if b.const is None else integer).select_matmul(selector, node)
 
 
 def _channels_last(selector: Selector, node: Node) -> Selection | None:

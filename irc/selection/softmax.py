@@ -1,9 +1,11 @@
-"""Selection for Softmax, LogSoftmax and Hardmax of operands that stand in memory.
+"""Selection for Softmax, of floats or bytes, LogSoftmax and Hardmax of operands that stand in memory.
 
 Where loops would compute the operand or what follows on the way, rows or columns stay with them.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from irc.fusion.access import ZERO, Access, row_major
 from irc.fusion.epilogues import FusedEpilogue
@@ -12,7 +14,8 @@ from irc.ir.graph import Node, Value
 from irc.ir.types import f32
 from irc.kernels.core.problem import Problem
 from irc.kernels.core.registry import select
-from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
+from irc.kernels.softmax.problem import ByteSoftmaxProblem, HardmaxProblem, SoftmaxProblem
+from irc.layout.softmax_of_bytes import SoftmaxOfBytes
 from irc.ops.softmax import Hardmax, LogSoftmax, Softmax
 from irc.selection.selector import Selection, Selector, worthwhile
 
@@ -28,6 +31,22 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return None
     problem = SoftmaxProblem(y.dtype, selector.precision, isinstance(node.op, LogSoftmax), *around(x, node.op.axis))
     return selected(selector, problem, x, y)
+
+
+def select_softmax_of_bytes(selector: Selector, node: Node) -> Selection | None:
+    """Select a kernel for a softmax from bytes to bytes; None where it is decomposed."""
+    op, (x,), y = node.op, node.operands, node.outputs[0]
+    assert isinstance(op, SoftmaxOfBytes)
+    problem = ByteSoftmaxProblem(y.dtype, "highest", x.dtype, product(x.shape[:-1]), x.shape[-1], op.zero)
+    kernel = select(problem, selector.isa) if worthwhile(*x.shape) else None
+    if kernel is None:
+        return None
+    terms = (op.scale, 1 / op.result_scale)
+    packing = kernel.packed(problem)
+    assert packing is not None
+    packed = selector.constant(packing, lambda: np.asarray(terms, np.float32), ("softmax", *terms), "terms")
+    operands = [Access(x, ZERO, row_major(x.shape))]
+    return Selection.of(kernel, problem, operands, FusedEpilogue.plain(y), packed)
 
 
 def select_hardmax(selector: Selector, node: Node) -> Selection | None:

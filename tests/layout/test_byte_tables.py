@@ -113,6 +113,15 @@ def test_bytes_that_become_themselves_stay() -> None:
     assert all(isinstance(n.op, Reshape) for n in graph.nodes)
 
 
+def test_a_quantized_number_is_a_constant() -> None:
+    """A product with it is a step from bytes to bytes: here back to each byte, of which nothing is left."""
+    model = model_of([FLAT, helper.make_node("Mul", ["v", "d"], ["b"])], (2, 4, 8), (np.uint8, np.uint8), same=True)
+    model.graph.node.insert(0, helper.make_node("DequantizeLinear", ["two", "part"], ["d"]))
+    parts = {"two": np.array(2, np.uint8), "part": np.float32(0.5)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, n) for n, v in parts.items())
+    assert all(isinstance(n.op, Reshape) for n in graph_of(model).nodes)
+
+
 def _output_between(model: onnx.ModelProto) -> None:
     model.graph.output.append(helper.make_tensor_value_info("e", onnx.TensorProto.FLOAT, None))
 

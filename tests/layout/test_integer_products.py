@@ -92,3 +92,38 @@ def test_gemm_of_turned_weights_is_a_product_of_integers() -> None:
     assert not problems(graph) and not [n for n in graph.nodes if n.op.name == "Gemm"]
     (got,) = evaluate(graph, {graph.inputs[0]: X[0]})
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_two_operands_are_of_integers(turned: bool) -> None:
+    """As those of attention: neither matrix is constant, and the second may be read the other way."""
+    other = np.random.default_rng(5).integers(0, 256, (2, 17, 40) if turned else (2, 40, 17)).astype(np.uint8)
+
+    def build(b: Any, x: Any, y: Any) -> Any:
+        left = b.DequantizeLinear(x, b.const(0.03, f32), b.const(121, u8))
+        right = b.DequantizeLinear(y, b.const(0.02, f32), b.const(100, u8))
+        return b.MatMul(left, right, transpose_b=turned)
+
+    graph = graph_of(build, X, other)
+    feeds = dict(zip(graph.inputs, (X, other), strict=True))
+    (wanted,) = evaluate(graph, feeds)
+    assert integer_products.run(graph, AVX512) == 1
+    assert not problems(graph)
+    (got,) = evaluate(graph, feeds)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    (found,) = irc.compile(Model(graph_of(build, X, other), "onnx", 10, {"": 21}), backend="c")([X, other])
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 9, 40), (1, 40, 17)), ((2, 1, 40), (2, 40, 17)), ((1, 2, 40000), (1, 40000, 3))]
+)
+def test_operands_without_a_kernel_stay(shapes: Any) -> None:
+    """Those of which one is repeated for the other's matrices, rows by themselves, and sums beyond 32 bits."""
+
+    def build(b: Any, x: Any, y: Any) -> Any:
+        left, right = (b.DequantizeLinear(v, b.const(0.03, f32), b.const(121, u8)) for v in (x, y))
+        return b.MatMul(left, right)
+
+    graph = graph_of(build, *(np.zeros(shape, np.uint8) for shape in shapes))
+    assert integer_products.run(graph, AVX512) == 0

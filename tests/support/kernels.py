@@ -29,7 +29,14 @@ from irc.kernels.gemm.problem import GemmProblem, Narrow
 from irc.kernels.gemm.small_b import SmallBGemmKernel
 from irc.kernels.gemm.split_bf16 import SplitGemmKernel
 from irc.kernels.integer.lstm import QuantizedLstmProblem
-from irc.kernels.integer.problem import IntegerConvProblem, LookupProblem, SumProblem, product_of_bytes
+from irc.kernels.integer.problem import (
+    SUMS,
+    IntegerConvProblem,
+    IntegerGemmProblem,
+    LookupProblem,
+    SumProblem,
+    product_of_bytes,
+)
 from irc.kernels.movement.problem import TransposeProblem
 from irc.kernels.movement.transpose import TransposeKernel
 from irc.kernels.pool.nchw import NchwPoolKernel, PlanePool
@@ -41,7 +48,7 @@ from irc.kernels.recurrent.problem import Cell, Direction, RecurrentProblem
 from irc.kernels.reduction.extremes import ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
 from irc.kernels.resize.problem import InterpolationProblem
-from irc.kernels.softmax.problem import HardmaxProblem, SoftmaxProblem
+from irc.kernels.softmax.problem import ByteSoftmaxProblem, HardmaxProblem, SoftmaxProblem
 from irc.kernels.vector.vecmath import FUNCTIONS
 
 M = Dim.symbol("m")
@@ -61,6 +68,12 @@ def reordering(dtype: DType, shape: Sequence[DimLike], order: Sequence[int]) -> 
     problem = TransposeProblem.reordering(dtype, shape, order)
     assert problem is not None
     return problem
+
+
+def product_of_operands(m: DimLike, n: int, k: int, signed: tuple[bool, bool]) -> IntegerGemmProblem:
+    """State the sums of a product of two operands of bytes with zero points, without gaps."""
+    stated = GemmProblem.contiguous(SUMS, m, n, k, False)
+    return IntegerGemmProblem(**{**vars(stated), "stored": i32, "signed": signed, "zeroed": (True, True)})
 
 
 DEPTH = Depth(Dim.of(10), Dim.of(8), 3, 1, 1, Dim.of(0))
@@ -86,6 +99,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(product_of_bytes(M, 70, 33, signed, True) for signed in (False, True)),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 24, 40, (14, 14), (3, 3)), stored=u8, zeroed=True),
     replace(IntegerConvProblem.contiguous("nhwc", plain(), 40, 40, (14, 14), (3, 3), groups=40), stored=u8),
+    *(product_of_operands(M, 70, 33, signs) for signs in ((False, True), (True, False))),
     LookupProblem(u8, "highest", u8, M),
     SumProblem(u8, "highest", (u8, i8), M, 3),
     QuantizedLstmProblem.contiguous(f32, "lstm", "bidirectional", M, M, 64, True, True, "int32_t", True),
@@ -127,6 +141,7 @@ PROBLEMS: tuple[Problem, ...] = (
     *(reordering(dtype, (50, 64), (1, 0)) for dtype in (u8, f16, i32, i64)),
     *(InterpolationProblem(f32, "highest", M, (20, 28), (30, 42), columns, rows) for columns, rows in ((2, 0), (4, 4))),
     HardmaxProblem.contiguous(M, 100),
+    ByteSoftmaxProblem(u8, "highest", i8, M, Dim.of(100), 0),
     *(ExtremesProblem(dtype, "highest", M) for dtype in (f32, f64)),
     *(SoftmaxProblem.contiguous(M, M, inner, log) for inner in (1, M) for log in (False, True)),
     *(PositionProblem.contiguous(M, 100, inner, inner > 1, inner == 1) for inner in (1, 40)),

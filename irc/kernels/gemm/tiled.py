@@ -157,11 +157,7 @@ class TiledGemmKernel(Kernel[GemmProblem]):
 
     def slot_starts(self) -> str:
         """Print statements that place the epilogue's operands `o` of matrix i, j."""
-        return "".join(
-            f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
-            + (f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
-            for i, axes in enumerate(self.epilogue.slots)
-        )
+        return slot_starts(self.epilogue)
 
     @property
     def abreast(self) -> int:
@@ -169,6 +165,15 @@ class TiledGemmKernel(Kernel[GemmProblem]):
         if not self.b_constant or 1 not in self.heights:
             return 1
         return costs_of(self.tile.isa).abreast.get(self.tile.vectors, 1)
+
+
+def slot_starts(epilogue: Epilogue) -> str:
+    """Print statements that place an epilogue's operands `o` of matrix i, j of a call."""
+    return "".join(
+        f"\n        o.s{i} = g->s{i} + i * g->s{i}_batch0 + j * g->s{i}_batch1;"
+        + (f"\n        o.s{i}_row = g->s{i}_row;" if axes in ("column", "full") else "")
+        for i, axes in enumerate(epilogue.slots)
+    )
 
 
 def cached_elements(tile: Tile) -> int:

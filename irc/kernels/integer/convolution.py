@@ -31,10 +31,11 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.results import FINISH
 from irc.kernels.integer.saturating import USUAL, USUAL_AROUND_ZERO, SaturatingTile, order
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS
-from irc.kernels.integer.windows import FINISH, WindowsOfBytes
+from irc.kernels.integer.windows import WindowsOfBytes
 
 TILES: Mapping[tuple[str, Unit], Sequence[tuple[int, int]]] = {
     ("avx512", "fours"): ((6, 4), (8, 3), (8, 2), (8, 1)),

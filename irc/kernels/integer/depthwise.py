@@ -28,9 +28,10 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, fills_sums
+from irc.kernels.integer.results import FINISH
 from irc.kernels.integer.tile import BytesTile
 from irc.kernels.integer.vectors import FOURS, QUARTERS
-from irc.kernels.integer.windows import FINISH, WindowsOfBytes
+from irc.kernels.integer.windows import WindowsOfBytes
 
 PIXELS = 8
 """Pixels of a tile."""

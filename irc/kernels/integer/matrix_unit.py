@@ -34,7 +34,8 @@ from irc.kernels.core.tile import Tile
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.integer import matrix_unit_text
 from irc.kernels.integer.problem import BYTES, IntegerConvProblem, joined
-from irc.kernels.integer.windows import FINISH, WindowsOfBytes
+from irc.kernels.integer.results import FINISH
+from irc.kernels.integer.windows import WindowsOfBytes
 from irc.kernels.split_bf16.bf16_terms import PANEL, TILE_ROWS, TILES
 
 CHUNK = 64

@@ -11,6 +11,7 @@ from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.core.epilogue import Epilogue, acc
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Pair, Problem, likely
+from irc.kernels.gemm.problem import GemmProblem
 
 Unit = Literal["fours", "pairs", "saturating"]
 """What one instruction adds up: products of four bytes, of two words, or of two bytes, as words that saturate."""
@@ -63,6 +64,26 @@ class IntegerConvProblem(ConvProblem):
         """Whether windows may reach beyond the image."""
         spans = zip(self.size, self.result, self.window, self.strides, self.dilations, self.padding, strict=True)
         return not all(p == 0 and _inside(n, (o - 1) * s + (k - 1) * d + 1) for n, o, k, s, d, p in spans)
+
+
+@dataclass(frozen=True)
+class IntegerGemmProblem(GemmProblem):
+    """A product of (A - zero) and (B - zero) of two operands of bytes, whose sums are in i32.
+
+    The epilogue and `stored` are as those of `IntegerConvProblem`.  signed: whether the bytes of A are, and of B.
+    zeroed: whether they have zero points, i32 that the call reads.
+    """
+
+    stored: DType = f32
+    rounding: Rounding = Rounding()
+    signed: tuple[bool, bool] = (False, False)
+    zeroed: tuple[bool, bool] = (False, False)
+
+    @property
+    def work(self) -> str | None:
+        work = super().work
+        signs = " by ".join("signed" if s else "unsigned" for s in self.signed)
+        return None if work is None else f"{signs} bytes to {self.stored.name}, {work}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What convolutions of bytes share: the arguments of a call, and how sums become results."""
+"""What convolutions of bytes share: the arguments of a call."""
 
 from __future__ import annotations
 
@@ -10,33 +10,25 @@ import numpy as np
 from irc.arrays import Array
 from irc.expr import Expr
 from irc.ir.dim import Dim, product
-from irc.ir.types import DType, f32, i8, i32, u8, value_range
 from irc.kernels.conv import reference
-from irc.kernels.core.base import Kernel, Sizes
-from irc.kernels.core.epilogue import Epilogue
-from irc.kernels.core.isa import C_NAMES, Isa
-from irc.kernels.core.text import Part, fill
-from irc.kernels.core.tile import Tile, epilogue_of, names, prelude
+from irc.kernels.core.base import Sizes
+from irc.kernels.core.isa import C_NAMES
+from irc.kernels.core.text import Part
+from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
 from irc.kernels.integer.problem import BYTES, IntegerConvProblem
-from irc.kernels.integer.vectors import MEMORY, PUT, rounding, saturate, widen
+from irc.kernels.integer.results import SumsOfBytes
 from irc.kernels.vector.pixels import slot_starts
 
 EXTENTS = "batch groups ic oc ih iw oh ow pad_h pad_w x_batch x_row x_pixel y_batch y_pixel"
 GEOMETRY = "kh kw stride_h stride_w dilation_h dilation_w"
-FINISH = {i32: 2.0, f32: 4.0, u8: 3.0, i8: 3.0}
-"""Cycles to store a vector of results of a type."""
 
 
-class WindowsOfBytes(Kernel[IntegerConvProblem]):
+class WindowsOfBytes(SumsOfBytes[IntegerConvProblem]):
     """Base of convolutions of bytes with the channels last; window, strides and dilations are sizes of the call."""
 
-    isa: Isa
     signed: bool
     zeroed: bool
-    stored: DType
-    fits: bool
-    epilogue: Epilogue
 
     problem = IntegerConvProblem
 
@@ -47,12 +39,6 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
             fixed["y_zero"] = problem.rounding.zero
         sizes = {n: Dim.of(v) for n, v in fixed.items()}
         return problem.arguments() | problem.channel_arguments() | sizes
-
-    def rounded(self, values: Array, sizes: Mapping[str, int]) -> Array:
-        """Compute what is stored for values of the epilogue."""
-        if self.stored not in BYTES:
-            return values
-        return (values.round() + sizes["y_zero"]).clip(*value_range(self.stored))
 
     def convolve(
         self, w: Array, own: Array, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]
@@ -97,46 +83,9 @@ class WindowsOfBytes(Kernel[IntegerConvProblem]):
         """What names of variants say of signs, zero points and results."""
         return "signed" if self.signed else "unsigned", "zero" if self.zeroed else "plain", self.stored.name
 
-    @property
-    def key(self) -> str:
-        """What a variant's name has a hash of."""
-        return "" if self.stored == i32 else f"{self.epilogue.key()} {'fits' if self.fits else ''}"
-
     def given(self, tile: Tile) -> dict[str, Any]:
-        """Return the names in templates of a kernel whose sums fill a tile."""
-        bits, byte = self.isa.vector * 8, self.stored in BYTES
-        return names(tile) | {
-            "S": self.symbol,
-            "B": "int8_t" if self.signed else "uint8_t",
-            "M": f"__m{bits}i",
-            "mm": f"_mm{bits}",
-            "bits": bits,
-            "stored": C_NAMES[self.stored],
-            "kind": self.stored.name,
-            "load": f"irc_bytes_load_{bits}",
-            "store": f"irc_bytes_store_{bits}",
-            "to_f32": f"_mm{bits}_cvtepi32_ps",
-            "slot_starts": slot_starts(self.epilogue),
-            "round": f"irc_bytes_{'near' if self.fits else 'rounded'}_{bits}",
-            "rounding_field": f"\n    __m{bits}i y_zero;" if byte else "",
-            "rounding": f"\n    w.y_zero = _mm{bits}_set1_epi16((short)g->y_zero);" if byte else "",
-            **self.interface,
-        }
-
-    def ends(self, tile: Tile, given: Mapping[str, Any]) -> list[Part]:
-        """Print `SYMBOL_finish`, which stores rows of sums; it needs the type `SYMBOL_work`."""
-        row = {i32: text.SUMS_ROW, f32: text.FLOATS_ROW}.get(self.stored, text.BYTES_ROW)
-        return [self.out(tile, given), fill(row, **given), fill(text.FINISH, **given)]
-
-    def out(self, tile: Tile, given: Mapping[str, Any]) -> Part:
-        """Print the type `SYMBOL_out`, and the epilogue of floats."""
-        if self.stored == i32:
-            return fill("typedef struct { int32_t *c; int64_t c_row, n; } ${S}_out;\n", **given)
-        return epilogue_of(self.symbol, tile, self.epilogue, C_NAMES[self.stored])
+        byte = "int8_t" if self.signed else "uint8_t"
+        return super().given(tile) | {"B": byte, "slot_starts": slot_starts(self.epilogue)}
 
     def shared(self, tile: Tile) -> list[Part]:
-        """List the pieces that all such kernels need."""
-        bits = self.isa.vector * 8
-        byte = [*PUT[bits], rounding(bits), saturate(self.stored, bits)] if self.stored in BYTES else []
-        read = [widen(kind, bits) for kind in dict.fromkeys(kind for _, kind in self.epilogue.byte_slots)]
-        return [prelude(tile, self.epilogue), MEMORY[bits], *read, *byte, text.WALK]
+        return [*super().shared(tile), text.WALK]

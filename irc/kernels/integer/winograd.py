@@ -33,8 +33,9 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem
+from irc.kernels.integer.results import FINISH
 from irc.kernels.integer.tile import BytesTile
-from irc.kernels.integer.windows import FINISH, WindowsOfBytes
+from irc.kernels.integer.windows import WindowsOfBytes
 
 TILES = {"avx512": ((8, 2), (8, 1)), "avx2": ((6, 2), (4, 2), (6, 1))}
 """Rows and vectors of accumulators, by instruction set."""

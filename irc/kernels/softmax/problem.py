@@ -1,4 +1,4 @@
-"""Softmax as a problem: along the middle axis of a dense x[outer, n, inner]; Hardmax along the last axis."""
+"""Softmax as a problem: along the middle axis of a dense x[outer, n, inner]; of bytes, and Hardmax, along the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.ir.types import f32
+from irc.ir.types import DType, f32
 from irc.kernels.core.base import Array
 from irc.kernels.core.problem import Problem, likely
 
@@ -33,6 +33,19 @@ class SoftmaxProblem(Problem):
     def elements(self) -> int:
         """How many elements there are, symbolic sizes as `likely` takes them."""
         return likely(self.outer) * likely(self.n) * likely(self.inner)
+
+
+@dataclass(frozen=True)
+class ByteSoftmaxProblem(Problem):
+    """The bytes nearest to softmax(scale · x) / result scale, plus `zero`, along the rows of dense x[rows, n], bytes.
+
+    given: the type of x.  The constant operand has the scale, and the inverse of the result's, in f32.
+    """
+
+    given: DType
+    rows: Dim
+    n: Dim
+    zero: int
 
 
 @dataclass(frozen=True)
