@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from irc.expr import Const, Expr, Tensor, index
+from irc.expr import Const, Expr, Tensor, index, select
 from irc.ir.dim import product
 from irc.ir.graph import Value
 from irc.ir.types import ANY, DType, TensorType, bf16, boolean, i16, i32, i64, u8, u16, u32
@@ -20,11 +20,14 @@ from irc.opdef.forms import PREV, Declined, Form, Results, write_only
 from irc.opdef.precision import wide
 from irc.opdef.signature import Sig
 from irc.opdef.typesets import INDEX, ONNX_ALL
+from irc.ops import radix_sort
 from irc.ops.arithmetic import OV_NUMERIC
 from irc.ops.layout import constant_int, normal_axis
 
 WIDENED = frozenset({u8, i16, u16, i32, u32})
 """The integers whose Unique is written to ONNX as that of i64."""
+_BEFORE_THE_FIRST = ((-1, "kind"), (0, "start"), (0, "lead"), (-1, "last"))
+"""What the loop over runs begins with: the least number is 0, so that the first one begins a run."""
 MERGES = 62
 """Passes of a merge sort that sort any number of elements."""
 
@@ -138,14 +141,21 @@ class DistinctRows(Op):
     def loops(self, b: LoopBuilder, x: Tensor, first: Tensor, inverse: Tensor, counts: Tensor, count: Tensor) -> None:
         """Sort the rows; those that are equal stand in a run, whose first row is the first of its kind."""
         n = x.shape[0]
-        order, leader, kind = (b.alloc(i64, [n], name) for name in ("order", "leader", "kind"))
-        self._sort(b, x, order)
+        if x.shape[1] == 1 and radix_sort.has_order(x.dtype) and not n.at_most(radix_sort.WORTH):
+            keys, order = radix_sort.sort(b, x)
+            if self.sorted:
+                self._runs(b, keys, order, first, inverse, counts, count)
+                return
+        else:
+            keys, order = None, b.alloc(i64, [n], "order")
+            self._sort(b, x, order)
+        leader, kind = (b.alloc(i64, [n], name) for name in ("leader", "kind"))
         lead = b.var(Const(0, i64), "lead")
         with b.for_(n) as k:
-            row = b.let(order[k], "row")
+            row = b.let(order[k].cast(i64), "row")
             with b.if_(k.eq(0)):
                 b.assign(lead, row)
-            with b.else_(), b.if_(self._before(b, x, lead, row)):
+            with b.else_(), b.if_(self._before(b, x, lead, row) if keys is None else keys[k - 1].ne(keys[k])):
                 b.assign(lead, row)
             b.store(leader, (row,), lead)
             b.store(first, (k,), 0)
@@ -162,6 +172,27 @@ class DistinctRows(Op):
             b.store(inverse, (k,), found)
             b.store(counts, (found,), counts[found] + 1)
         b.store(count, (0,), total)
+
+    def _runs(
+        self, b: LoopBuilder, keys: Tensor, order: Tensor, first: Tensor, inverse: Tensor, counts: Tensor, count: Tensor
+    ) -> None:
+        """Number the runs of equal numbers in order, without a branch, which nobody can predict."""
+        n = keys.shape[0]
+        with b.for_(n, "simd") as k:
+            b.store(first, (k,), 0)
+            b.store(counts, (k,), 0)
+        kind, start, lead, last = (b.var(Const(value, i64), name) for value, name in _BEFORE_THE_FIRST)
+        with b.for_(n) as k:
+            row, key = b.let(order[k].cast(i64), "row"), b.let(keys[k], "key")
+            new = b.let(key.ne(last), "new")
+            b.assign(kind, kind + select(new, index(1), index(0)))
+            b.assign(start, select(new, k, start))
+            b.assign(lead, select(new, row, lead))
+            b.assign(last, key)
+            b.store(first, (kind,), lead)
+            b.store(counts, (kind,), k - start + 1)
+            b.store(inverse, (row,), kind)
+        b.store(count, (0,), kind + 1)
 
     def _sort(self, b: LoopBuilder, x: Tensor, order: Tensor) -> None:
         """Merge sorted parts of 1, 2, 4 … rows, in pairs; of equal rows the first comes first."""

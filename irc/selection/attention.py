@@ -51,13 +51,7 @@ def select_kernel(selector: Selector, node: Node) -> Selection | None:
         return None
     p, o = product_of(found.scores, *_two(found.scores)), product_of(found.values, *_two(found.values))
     rows = len(node.outputs[0].shape)
-    if (
-        p is None
-        or o is None
-        or not (p.rows and p.columns and o.columns)
-        or len(p.lead) != rows - 2
-        or p.lead != o.lead
-    ):
+    if not (p.rows and p.columns and o.columns) or len(p.lead) != rows - 2 or p.lead != o.lead:
         return None
     if not worthwhile(*p.space) or o.k != p.n:
         return None
