@@ -18,6 +18,7 @@ from irc.kernels import ISAS
 from irc.kernels.core.registry import select
 from irc.kernels.reduction.extremes import PIECE, PIECES, ExtremesProblem
 from irc.kernels.reduction.problem import Fold, RowReductionProblem
+from irc.kernels.reduction.rows import FAR
 from irc.opdef.base import load_all
 from irc.opdef.builder import Builder
 from irc.pipelines import compile_c
@@ -51,6 +52,21 @@ def test_every_length(tmp_path: Path, isa: str, fold: Fold) -> None:
         x, whole = guarded(2, rows, n), np.full(2 * rows + 64, 77, np.float32)
         invoke(lib, kernel, x, whole[32:], 2, rows, 1, n, rows * n, n, 0, pool=pool)
         close(whole[32:-32].reshape(2, rows), exact(fold, x), n)
+        assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
+
+
+@COMPILED
+@pytest.mark.parametrize("fold", ["sum", "max", "l2"])
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+def test_halves_of_long_rows(tmp_path: Path, isa: str, fold: Fold) -> None:
+    kernel = select(RowReductionProblem.contiguous(fold, 1, FAR), ISAS[isa])
+    assert kernel is not None
+    lib = build(tmp_path, [kernel])
+    for n in (FAR - 1, FAR, FAR + 93):
+        x, whole = guarded(1, 3, n), np.full(3 + 64, 77, np.float32)
+        x[0, :, n - 1] = 9
+        invoke(lib, kernel, x, whole[32:], 1, 3, 1, n, 3 * n, n, 0)
+        np.testing.assert_allclose(whole[32:-32].reshape(1, 3), exact(fold, x), rtol=1e-4, atol=1e-2)
         assert (whole[:32] == 77).all() and (whole[-32:] == 77).all()
 
 

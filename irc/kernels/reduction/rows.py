@@ -33,6 +33,8 @@ SHORTEST = 7
 """Elements of a piece from which on loops, which take several short rows as one, are slower."""
 LONG = 8
 """Vectors from which on a row takes several sums, each of which waits for its last."""
+FAR = 1 << 15
+"""Elements of a row from which on both of its halves are read at once: memory gives two streams sooner than one."""
 SUMS, UNROLLED = 4, 4
 """How many sums those are; and the vectors below which all rows stand in the code, one behind the other."""
 
@@ -101,19 +103,24 @@ void $S($parameters) {
 _LOOP = """
     int64_t j = 0;
     if (n >= $sums * $L) {
+        const int64_t whole = n / ($sums * $L) * ($sums * $L);
+        const int far = n >= $far; /* halves of a row that comes from memory are read beside each other */
+        const int64_t apart = far ? whole / 2 : $sums / 2 * $L, step = far ? $sums / 2 * $L : $sums * $L;
         $V others[$others];
         EACH(u < $others) others[u] = acc;
-        for (; j + $sums * $L <= n; j += $sums * $L) {
+        for (; j < (far ? apart : whole); j += step) {
             {
                 const $V x_ = ${V}_load(x + j), next = $term;
                 acc = $fold;
             }
             IRC_FULL_UNROLL
             for (int u = 0; u < $others; u++) {
-                const $V x_ = ${V}_load(x + j + (u + 1) * $L), next = $term, acc_ = others[u];
+                const int64_t at = (u + 1) % ($sums / 2) * $L + (u + 1 < $sums / 2 ? 0 : apart);
+                const $V x_ = ${V}_load(x + j + at), next = $term, acc_ = others[u];
                 others[u] = $fold_other;
             }
         }
+        j = whole;
         IRC_FULL_UNROLL
         for (int u = 0; u < $others; u++) {
             const $V next = others[u];
@@ -224,6 +231,7 @@ class RowReductionKernel(Kernel[RowReductionProblem]):
         given = names(t) | {
             "S": self.symbol,
             "sums": SUMS,
+            "far": FAR,
             "others": SUMS - 1,
             "empty": _FOLDS[self.fold][1],
             "term": self._in_vectors(_TERMS.get(self.fold, "x_")),
