@@ -23,8 +23,8 @@ from irc.ops.quantize import QuantizeLinear
 from irc.ops.softmax import Softmax
 from irc.passes.replace import replace_value
 
-SCALES = 2.0**-20, 2.0**20
-"""Scales with which no number on the way is infinite or beyond 32 bits."""
+LARGEST, SMALLEST_RESULT = 2.0**20, 2.0**-20
+"""Scales up to and from which no number on the way is infinite or beyond 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _joined(graph: Graph, node: Node) -> bool:
         return False
     x, given, *_ = source.operands
     scale, result_scale, *zero = (float(np.asarray(p.array).reshape(-1)[0]) for p in (given, *parameters))
-    if not all(SCALES[0] <= s <= SCALES[1] for s in (scale, result_scale)) or parameters[0].dtype != f32:
+    if not 0 < scale <= LARGEST or not SMALLEST_RESULT <= result_scale <= LARGEST or parameters[0].dtype != f32:
         return False
     b = Builder(graph, node.name or node.op.name, node.loc)
     made = b.add(SoftmaxOfBytes(scale, result_scale, int(zero[0]) if zero else 0, out.dtype), x)

@@ -51,7 +51,7 @@ def exact(x: np.ndarray[Any, Any], scale: float, found: Any) -> np.ndarray[Any, 
 @pytest.mark.parametrize(("kind", "found"), [(np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.int8)])
 def test_bytes_are_the_nearest(target: str, kind: Any, found: Any) -> None:
     random, limits = np.random.default_rng(3), np.iinfo(kind)
-    for shape, scale in zip(SHAPES, [0.06, 0.5, 0.001] * 3, strict=True):
+    for shape, scale in zip(SHAPES, [0.06, 0.5, 1e-9] * 3, strict=True):
         model = model_of(shape, kind, found, scale)
         x = random.integers(limits.min, limits.max + 1, shape).astype(kind)
         x[0] = limits.max  # all are alike
