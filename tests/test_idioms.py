@@ -461,6 +461,17 @@ def test_fake_quantize_is_quantized_and_back(
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("error")
+def test_fake_quantize_without_ends_stays(tmp_path: Path) -> None:
+    """As calibration leaves it where a mask is infinite: there is no step, and nobody is warned of a quotient."""
+    parameter = operations.parameter((2, 3), name="x")
+    ends = [operations.constant(np.float32(v)) for v in (-np.inf, np.inf)] * 2
+    made = openvino.Model([operations.fake_quantize(parameter, *ends, 256)], [parameter])
+    openvino.save_model(made, tmp_path / "m.xml", compress_to_fp16=False)
+    irc.convert(str(tmp_path / "m.xml"), str(tmp_path / "m.onnx"))
+    assert "QuantizeLinear" not in [n.op_type for n in onnx.load(tmp_path / "m.onnx").graph.node]
+
+
 DYNAMIC = """m (float[2,6,8,8] x) => (float[2,4,8,8] y, float[2,6,8,5] z, float[2,6,6,6] g) {
     q, s, o = DynamicQuantizeLinear(x)
     a = ConvInteger<pads=[1,1,1,1]>(q, w, o, three)

@@ -268,8 +268,8 @@ def quantized_and_back(graph: Graph, node: Node) -> Value | None:
 
 
 def _steps(low: Array, high: Array, levels: int) -> tuple[Array, Array] | None:
-    """Return (step, level of 0) of ranges, in f64; None where 0 is no level of one."""
-    if not np.all(low < high):
+    """Return (step, level of 0) of ranges, in f64; None where 0 is no level of one, or one has no end."""
+    if not np.all((low < high) & np.isfinite(low) & np.isfinite(high)):
         return None
     scale = (high - low) / (levels - 1)
     zero = np.rint(-low / scale)
