@@ -52,6 +52,9 @@ that follow one another wait for lines of a large result."""
 LOADED_IN_HALVES = 0.3
 """What loads add that take more than half as long as the products, where a core loads and multiplies a vector as two
 halves: part of what they take more."""
+MET_HALF, LINE_MISSED = 8 << 10, 4.0
+"""Bytes that a tile meets from which on, there, those of the next tile replace some of it: each of its vectors waits
+for the second cache; and the cycles of a vector where there are three times as many."""
 STORED_FAR = 6.0
 """Cycles that storing a vector of a result which the second cache does not hold takes besides, where a core stores it
 as two halves: the next one is stored before the line of this one has come."""
@@ -121,7 +124,11 @@ class NchwGroupedKernel(ChannelsFirstKernel[ConvProblem]):
         if in_halves(t.isa):
             tile = max(tile, 2 * loads) + LOADED_IN_HALVES * max(0.0, 2 * loads - tile / 2)
         tile *= p.ic
-        if self._met * t.dtype.itemsize > FIRST_CACHE_HOLDS:
+        met = self._met * t.dtype.itemsize
+        if in_halves(t.isa):
+            missed = min(max((met - MET_HALF) / MET_HALF, 0.0), 2.0) / 2
+            tile += missed * LINE_MISSED * self._loaded * t.vectors * p.ic
+        elif met > FIRST_CACHE_HOLDS:
             tile += loads * p.ic * t.lanes * t.dtype.itemsize / SECOND_CACHE
         groups = -(-oh // (t.rows * self.step))
         lines = (groups - 1) * self.step + min(self.step, oh - (groups - 1) * t.rows * self.step)
