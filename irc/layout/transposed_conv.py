@@ -6,8 +6,8 @@ that follow go before the rearrangement: they become the convolution's, and work
 
 Where o + pad is no multiple of s, q starts and ends at another place for each remainder, and that Conv computes more
 than is kept.  On small planes that is much, so that each remainder is a Conv of its own there.  Of one pixel a matrix
-product is left.  Where none of this is cheaper than the kernel of the ConvTranspose itself
-(irc/kernels/conv/transposed_nchw.py), it stays.
+product is left.  Of stride 1, where there is one remainder, the window may be dilated.  Where none of this is cheaper
+than the kernel of the ConvTranspose itself (irc/kernels/conv/transposed_nchw.py), it stays.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Weights:
 
 
 def run(graph: Graph, isa: Isa | None = None, precision: str = "highest") -> int:
-    """Rewrite those with constant weights, explicit padding and no dilation. Returns how many.
+    """Rewrite those with constant weights, explicit padding, and no dilation or no stride. Returns how many.
 
     isa: those for which it has a kernel of their own that is cheaper are left.  precision: the least that f32 products
     must have.
@@ -193,15 +193,15 @@ def rewritten(graph: Graph, node: Node, after: list[Node], weights: Weights) -> 
     assert x is not None and w is not None
     rank = len(x.shape) - 2
     dilations = spatial("ConvTranspose", "dilations", op.dilations, rank, 1)
-    if x.dtype not in (f32, f64) or op.auto_pad != "explicit" or set(dilations) != {1}:
-        return None
-    if op.output_shape or len(rest) > 1 or not x.shape[1].is_const:
-        return None
     strides = spatial("ConvTranspose", "strides", op.strides, rank, 1)
+    dilated, dense = set(dilations) != {1}, set(strides) == {1}
+    if not _is_stated(node) or (dilated and not dense):
+        return None
     begin = spatial("ConvTranspose", "pads_begin", op.pads_begin, rank, 0)
     taps = [-(-int(k) // s) for k, s in zip(w.shape[2:], strides, strict=True)]
+    around = tuple((t - 1) * d for t, d in zip(taps, dilations, strict=True))
     out = node.outputs[0].shape
-    ready = [(n + t - 1) * s for n, t, s in zip(x.shape[2:], taps, strides, strict=True)]
+    ready = [(n + a) * s for n, a, s in zip(x.shape[2:], around, strides, strict=True)]
     if any(p < 0 or (o + p).at_most(r) is not True for p, o, r in zip(begin, out[2:], ready, strict=True)):
         return None
     b = Builder(graph, node.name or node.op.name, node.loc, layers=node.layers)
@@ -209,17 +209,19 @@ def rewritten(graph: Graph, node: Node, after: list[Node], weights: Weights) -> 
     if bias is not None and bias.const is None:
         return None
     small = _OfSmallPlanes(b, node, after, weights, strides, begin)
-    if small.is_product():
+    if small.is_product() and not dilated:
         return small.product()
-    around = tuple(t - 1 for t in taps)
-    pads = _pads(x, out, begin, around) if set(strides) == {1} else {}
+    pads = _pads(x, out, begin, around) if dense else {}
+    if dilated and not pads:
+        return None
     if not pads and small.worth(taps):
         return small.remainders()
     kernels, times = _of_all(b, weights, op.group, strides, taps), int(np.prod(strides))
     if bias is not None and bias.const is not None:
         bias = b.const(_spread(bias.const.array, op.group, times), bias.dtype)
     if pads:
-        return _followed(b, node, after, b.Conv(x, kernels, bias, **pads, group=op.group))
+        y = b.Conv(x, kernels, bias, **pads, dilations=dilations, group=op.group)
+        return _followed(b, node, after, y)
     y = b.Conv(x, kernels, bias, pads_begin=around, pads_end=around, group=op.group)
     y = _followed(b, node, after, y)
     if times > 1:
@@ -228,6 +230,15 @@ def rewritten(graph: Graph, node: Node, after: list[Node], weights: Weights) -> 
         if p or o != r:
             y = b.Slice(y, b.dims([p]), b.dims([o + p]), b.dims([axis]))
     return y
+
+
+def _is_stated(node: Node) -> bool:
+    """Tell whether a ConvTranspose of floats says its padding, and has constant channels and no operand but a bias."""
+    x, _, *rest = node.operands
+    op = node.op
+    assert isinstance(op, ConvTranspose)
+    explicit = op.auto_pad == "explicit" and not op.output_shape
+    return explicit and x.dtype in (f32, f64) and len(rest) <= 1 and x.shape[1].is_const
 
 
 def _pads(x: Value, out: Sequence[Dim], begin: Sequence[int], around: Sequence[int]) -> dict[str, tuple[int, ...]]:

@@ -48,6 +48,33 @@ def test_stride_1_is_one_convolution(name: str) -> None:
     np.testing.assert_allclose(evaluate(graph, feeds)[0], wanted[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(
+    ("dilations", "begin", "end", "done"),
+    [((2, 3), (1, 2), (3, 0), 1), ((1, 4), (0, 0), (0, 0), 1), ((2, 2), (5, 0), (0, 0), 0)],
+    ids=["padded", "no padding", "more padding than the window reaches"],
+)
+def test_dilated_windows_of_stride_1(dilations: Any, begin: Any, end: Any, done: int, groups: int) -> None:
+    weights, x = random(4, 6 // groups, 3, 2), random(2, 4, 9, 7)
+
+    def build(b: Any, x: Any) -> Any:
+        given = {"pads_begin": begin, "pads_end": end, "dilations": dilations, "group": groups}
+        return b.Relu(b.ConvTranspose(x, weights, random(6), **given))
+
+    graph = graph_of(build, x)
+    feeds = {graph.inputs[0]: x}
+    wanted = evaluate(graph, feeds)
+    assert transposed_conv.run(graph) == done
+    assert (Conv in [type(node.op) for node in graph.nodes]) == bool(done)
+    np.testing.assert_allclose(evaluate(graph, feeds)[0], wanted[0], rtol=1e-5, atol=1e-5)
+
+
+def test_dilated_windows_with_a_stride_stay() -> None:
+    weights = random(4, 6, 3, 3)
+    graph = graph_of(lambda b, x: b.ConvTranspose(x, weights, strides=(2, 2), dilations=(2, 2)), random(1, 4, 9, 7))
+    assert transposed_conv.run(graph) == 0
+
+
 def test_what_a_convolution_leaves_out_counts() -> None:
     """Of a plane no larger than the window, most products of its own kernel are added to nothing that is kept."""
     weights = random(72, 768, 5, 5)
