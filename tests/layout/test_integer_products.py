@@ -95,23 +95,25 @@ def test_gemm_of_turned_weights_is_a_product_of_integers() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_products_of_two_operands_are_of_integers(turned: bool) -> None:
-    """As those of attention: neither matrix is constant, and the second may be read the other way."""
+@pytest.mark.parametrize("flipped", [False, True])
+def test_products_of_two_operands_are_of_integers(flipped: bool, turned: bool) -> None:
+    """As those of attention: neither matrix is constant, and each may be read the other way."""
+    one = X.swapaxes(1, 2).copy() if flipped else X
     other = np.random.default_rng(5).integers(0, 256, (2, 17, 40) if turned else (2, 40, 17)).astype(np.uint8)
 
     def build(b: Any, x: Any, y: Any) -> Any:
         left = b.DequantizeLinear(x, b.const(0.03, f32), b.const(121, u8))
         right = b.DequantizeLinear(y, b.const(0.02, f32), b.const(100, u8))
-        return b.MatMul(left, right, transpose_b=turned)
+        return b.MatMul(left, right, transpose_a=flipped, transpose_b=turned)
 
-    graph = graph_of(build, X, other)
-    feeds = dict(zip(graph.inputs, (X, other), strict=True))
+    graph = graph_of(build, one, other)
+    feeds = dict(zip(graph.inputs, (one, other), strict=True))
     (wanted,) = evaluate(graph, feeds)
     assert integer_products.run(graph, AVX512) == 1
     assert not problems(graph)
     (got,) = evaluate(graph, feeds)
     np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
-    (found,) = irc.compile(Model(graph_of(build, X, other), "onnx", 10, {"": 21}), backend="c")([X, other])
+    (found,) = irc.compile(Model(graph_of(build, one, other), "onnx", 10, {"": 21}), backend="c")([one, other])
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
 
 

@@ -135,22 +135,27 @@ def multiply(
     b: Array, epilogue: Epilogue, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]
 ) -> None:
     """Compute C in NumPy: `b` is [batch0, batch1, k, n], the other operands as the kernels' pointers have them."""
-    lead = (sizes["batch0"], sizes["batch1"])
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
+    a = matrices(reads[0], (m, k), (sizes["a_row"], sizes["a_col"]), sizes, "a")
+    c = matrices(writes[0], (m, n), (sizes["c_row"], 1), sizes, "c")
+    c[...] = apply(epilogue, np.matmul(a, b), slots_of(epilogue, reads[2:], sizes))
 
-    def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-        return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
 
-    a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"]))
-    slots = [
-        at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
-        for i, (flat, axes) in enumerate(zip(reads[2:], epilogue.slots, strict=True))
+def slots_of(epilogue: Epilogue, operands: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
+    """View the operands of an epilogue: [batch0, batch1, m, n] each."""
+    shape = sizes["m"], sizes["n"]
+    return [
+        matrices(flat, shape, (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))), sizes, f"s{i}")
+        for i, (flat, axes) in enumerate(zip(operands, epilogue.slots, strict=True))
     ]
-    c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
-    c[...] = apply(epilogue, np.matmul(a, b), slots)
 
 
-def matrices(flat: Array, shape: Sequence[int], steps: Sequence[int], sizes: Mapping[str, int]) -> Array:
-    """View operand B of a call: [batch0, batch1, *shape], by these strides within a matrix."""
-    lead, strides = (sizes["batch0"], sizes["batch1"]), (sizes["b_batch0"], sizes["b_batch1"])
+def matrices(
+    flat: Array, shape: Sequence[int], steps: Sequence[int], sizes: Mapping[str, int], name: str = "b"
+) -> Array:
+    """View an operand of a call by these strides within a matrix: [batch0, batch1, *shape].
+
+    name: what its sizes begin with, "a", "b", "c", "s0".
+    """
+    lead, strides = (sizes["batch0"], sizes["batch1"]), (sizes[f"{name}_batch0"], sizes[f"{name}_batch1"])
     return strided(flat, (*lead, *shape), (*strides, *steps))

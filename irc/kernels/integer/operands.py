@@ -25,11 +25,11 @@ from irc.kernels.core.base import Array, Sizes
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_NAMES, Isa
 from irc.kernels.core.problem import likely
-from irc.kernels.core.reference import apply, strided
+from irc.kernels.core.reference import apply
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile
-from irc.kernels.gemm.problem import sizes_of
+from irc.kernels.gemm.problem import matrices, sizes_of, slots_of
 from irc.kernels.gemm.tiled import slot_starts
 from irc.kernels.integer import operands_text, text
 from irc.kernels.integer.convolution import TASKS, TILES, WORTHWHILE
@@ -121,23 +121,14 @@ class OperandsOfBytesKernel(SumsOfBytes[IntegerGemmProblem]):
         return problem.count * (packed + problem.m * (4 + (groups * 4 if self.copied else 0)))
 
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
-        lead, (m, n, k) = (sizes["batch0"], sizes["batch1"]), (sizes[s] for s in "mnk")
+        m, n, k = sizes["m"], sizes["n"], sizes["k"]
         a_zero = int(reads[2][0]) if self.zeroed[0] else 0
         b_zero = int(reads[2 + self.zeroed[0]][0]) if self.zeroed[1] else 0
-
-        def at(which: str, flat: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
-            return strided(flat, (*lead, *shape), (sizes[f"{which}_batch0"], sizes[f"{which}_batch1"], *steps))
-
-        a = at("a", reads[0], (m, k), (sizes["a_row"], sizes["a_col"])).astype(np.int64) - a_zero
-        b = at("b", reads[1], (k, n), (sizes["b_row"], sizes["b_col"])).astype(np.int64) - b_zero
-        others = reads[2 + sum(self.zeroed) :]
-        slots = [
-            at(f"s{i}", flat, (m, n), (sizes.get(f"s{i}_row", 0), int(axes in ("row", "full"))))
-            for i, (flat, axes) in enumerate(zip(others, self.epilogue.slots, strict=True))
-        ]
+        a = matrices(reads[0], (m, k), (sizes["a_row"], sizes["a_col"]), sizes, "a").astype(np.int64) - a_zero
+        b = matrices(reads[1], (k, n), (sizes["b_row"], sizes["b_col"]), sizes).astype(np.int64) - b_zero
         sums = np.matmul(a, b).astype(np.int32).astype(self.epilogue.dtype.numpy)
-        c = at("c", writes[0], (m, n), (sizes["c_row"], 1))
-        c[...] = self.rounded(apply(self.epilogue, sums, slots), sizes)
+        found = apply(self.epilogue, sums, slots_of(self.epilogue, reads[2 + sum(self.zeroed) :], sizes))
+        matrices(writes[0], (m, n), (sizes["c_row"], 1), sizes, "c")[...] = self.rounded(found, sizes)
 
     # ---------------------------------------------------------------------------------- C
     @cached_property
