@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 from threading import Event, Thread
+from weakref import ref
 
-from irc.garbage_collection import collecting_rarely
+from irc.garbage_collection import collect_youngest, collecting_rarely
 
 
 def test_thresholds_are_those_of_before() -> None:
@@ -33,5 +34,23 @@ def test_collector_that_is_off_stays_off() -> None:
         gc.set_threshold(0)
         with collecting_rarely():
             assert gc.get_threshold()[0] == 0
+            circle = _circle()
+            collect_youngest()
+            assert circle() is not None
     finally:
         gc.set_threshold(*before)
+
+
+def test_circles_are_collected_before_the_end_of_the_block() -> None:
+    with collecting_rarely():
+        circle = _circle()
+        assert circle() is not None
+        collect_youngest()
+        assert circle() is None
+
+
+def _circle() -> ref[Event]:
+    """Make an object that only it itself refers to."""
+    one = Event()
+    one.__dict__["itself"] = one
+    return ref(one)

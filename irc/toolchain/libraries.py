@@ -20,6 +20,7 @@ from time import perf_counter
 from irc.diagnostics.codes import runtime as codes
 from irc.diagnostics.progress import part_took, step, tell
 from irc.files import read_regular
+from irc.garbage_collection import collect_youngest
 from irc.toolchain.c_compiler import (
     COMMON,
     ONLY_KERNELS,
@@ -121,6 +122,8 @@ class Compilation:
         for done, unit in enumerate(as_completed(self._begun), start=1):
             part_took(C_COMPILER, *unit.result())
             tell(f"{name}: {done} of {count} files", measure=C_COMPILER)
+            if done == count - 1:  # one compiler is left: another core has nothing to do
+                collect_youngest()
         return [str(made) for made in self._begun.values()]
 
     def end(self) -> None:
