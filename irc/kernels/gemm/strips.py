@@ -17,7 +17,7 @@ from typing import Any
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import ROW_ENDED, costs_of, lengths_for, storing_cycles, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, halving_functions, lengths_for, storing_cycles, tile_cycles
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -286,6 +286,7 @@ class StripsGemmKernel(TiledGemmKernel):
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
             waiting += k * -(-n // t.panel) * costs.met
         ended = m * ROW_ENDED if n % t.lanes else 0
+        ended += m * halving_functions(t.isa, n, t.lanes, len(self.epilogue.functions()))
         return likely(problem.count) * (products + storing_cycles(t.isa, m, n, t.lanes) + packing + waiting + ended)
 
     @property
