@@ -17,8 +17,8 @@ from irc.ir.dim import Dim, product
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import TensorType
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import BYTES, SETS
-from irc.layout.integer_operands import all_bytes, dequantized, is_one
+from irc.kernels.integer.problem import SETS
+from irc.layout.integer_operands import all_bytes, dequantized, is_one, rewrite_quantized
 from irc.layout.moved_bytes import VIEWS
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
@@ -28,7 +28,6 @@ from irc.ops.activation import Relu
 from irc.ops.arithmetic import Add, Mul, Sub
 from irc.ops.clip import Clip
 from irc.ops.gather import wrapped
-from irc.ops.quantize import QuantizeLinear
 from irc.ops.variadic import Max, Min
 from irc.passes.replace import replace_value
 
@@ -56,15 +55,7 @@ class Lookup(Op):
 
 def run(graph: Graph, isa: Isa) -> int:
     """Rewrite such steps, in place, for an instruction set with kernels of bytes.  Returns how many."""
-    if isa.name not in SETS:
-        return 0
-    done = 0
-    for node in graph.nodes:
-        if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
-            done += _looked_up(graph, node)
-    if done:
-        graph.prune()
-    return done
+    return rewrite_quantized(graph, _looked_up) if isa.name in SETS else 0
 
 
 def _looked_up(graph: Graph, node: Node) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from irc.ir.graph import Node, Value
+from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, i8, i32, u8
 from irc.kernels.integer.problem import BYTES
 from irc.opdef.base import Array
 from irc.ops.arithmetic import Sub
 from irc.ops.cast import Cast
 from irc.ops.layout import before_reshapes
-from irc.ops.quantize import DequantizeLinear
+from irc.ops.quantize import DequantizeLinear, QuantizeLinear
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ def dequantized(v: Value | None) -> Node | None:
     x, *parameters = node.operands
     given = isinstance(x.type, TensorType) and x.type.shape is not None and x.dtype in BYTES and x.const is None
     return node if given and all(is_one(p) for p in parameters) else None
+
+
+def rewrite_quantized(graph: Graph, rewrite: Callable[[Graph, Node], bool]) -> int:
+    """Rewrite each QuantizeLinear of bytes, in place, where `rewrite` says that it did.  Returns how many."""
+    done = 0
+    for node in graph.nodes:
+        if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
+            done += rewrite(graph, node)
+    if done:
+        graph.prune()
+    return done
 
 
 def is_one(v: Value) -> bool:

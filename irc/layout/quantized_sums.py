@@ -19,6 +19,7 @@ from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, i32, value_range
 from irc.kernels.core.isa import Isa
 from irc.kernels.integer.problem import BYTES, SETS
+from irc.layout.integer_operands import rewrite_quantized
 from irc.opdef.base import Array
 from irc.opdef.builder import Builder
 from irc.opdef.elementwise import Elementwise
@@ -26,7 +27,7 @@ from irc.opdef.signature import Sig
 from irc.ops.activation import Relu
 from irc.ops.arithmetic import Add, Sub
 from irc.ops.clip import Clip
-from irc.ops.quantize import DequantizeLinear, QuantizeLinear
+from irc.ops.quantize import DequantizeLinear
 from irc.ops.variadic import Max, Min
 from irc.passes.replace import replace_value
 
@@ -76,13 +77,8 @@ class SumOfBytes(Elementwise):
 
 def run(graph: Graph, isa: Isa) -> int:
     """Rewrite such sums, in place.  Returns how many."""
-    done = 0
-    for node in graph.nodes:
-        if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
-            done += (isa.name in SETS and _joined(graph, node)) or _rewritten(graph, node)
-    if done:
-        graph.prune()
-    return done
+    kernels = isa.name in SETS
+    return rewrite_quantized(graph, lambda g, node: (kernels and _joined(g, node)) or _rewritten(g, node))
 
 
 def _rewritten(graph: Graph, last: Node) -> bool:

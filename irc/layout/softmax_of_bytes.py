@@ -14,12 +14,11 @@ import numpy as np
 from irc.ir.graph import Graph, Node, Value
 from irc.ir.types import DType, TensorType, f32, value_range
 from irc.kernels.core.isa import Isa
-from irc.kernels.integer.problem import BYTES, SETS
-from irc.layout.integer_operands import dequantized, is_one
+from irc.kernels.integer.problem import SETS
+from irc.layout.integer_operands import dequantized, is_one, rewrite_quantized
 from irc.opdef.base import Array, Op
 from irc.opdef.builder import Builder
 from irc.opdef.signature import Sig
-from irc.ops.quantize import QuantizeLinear
 from irc.ops.softmax import Softmax
 from irc.passes.replace import replace_value
 
@@ -52,15 +51,7 @@ class SoftmaxOfBytes(Op):
 
 def run(graph: Graph, isa: Isa) -> int:
     """Rewrite such softmaxes, in place, for an instruction set with kernels of bytes.  Returns how many."""
-    if isa.name not in SETS:
-        return 0
-    done = 0
-    for node in graph.nodes:
-        if isinstance(node.op, QuantizeLinear) and node.outputs[0].dtype in BYTES:
-            done += _joined(graph, node)
-    if done:
-        graph.prune()
-    return done
+    return rewrite_quantized(graph, _joined) if isa.name in SETS else 0
 
 
 def _joined(graph: Graph, node: Node) -> bool:

@@ -30,7 +30,7 @@ from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile
 from irc.kernels.integer import text
-from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerConvProblem, Unit, joined
+from irc.kernels.integer.problem import SETS, STEP, IntegerConvProblem, Unit, joined
 from irc.kernels.integer.results import FINISH
 from irc.kernels.integer.saturating import USUAL, USUAL_AROUND_ZERO, SaturatingTile, order
 from irc.kernels.integer.tile import BytesTile
@@ -244,10 +244,8 @@ class IntegerConvKernel(WindowsOfBytes):
         given["fetch"] = fill(text.FETCH if self.unit == "saturating" else text.FETCH_IN_TILE, **given)
         given["layout"] = fill(text.IN_A_COPY if self.copied else text.WHERE_IT_STANDS, **given)
         given["copy_all"], given["copy_parts"] = self._copy_calls()
-        in_registers = not {*self.epilogue.functions()} - {"round"}
-        two = self.stored in BYTES and (bits, self.vectors) == (256, 2) and self.rows % 2 == 0
-        given["rows"] = fill(text.TWO_ROWS if two else text.ROWS, **given)
-        given["whole"] = fill(text.IF_WHOLE, **given) if in_registers else ""
+        given["rows"] = self.whole_rows(whole, given)
+        given["whole"] = fill(text.IF_WHOLE, **given) if self.in_registers else ""
         return [
             *self.shared(whole),
             *([FOURS[bits]] if self.unit == "fours" else [order()] if self.unit == "saturating" else []),
@@ -255,7 +253,7 @@ class IntegerConvKernel(WindowsOfBytes):
             fill(text.WORK, **given),
             *([fill(text.COPY, **given)] if self.copied else []),
             *self.ends(whole, given),
-            *([fill(text.WHOLE, **given)] if in_registers else []),
+            *([fill(text.WHOLE, **given)] if self.in_registers else []),
             fill(text.BODY, **given),
         ]
 

@@ -31,7 +31,7 @@ from irc.kernels.core.text import Part, fill, piece, symbol, tile_body
 from irc.kernels.core.tile import Tile
 from irc.kernels.gemm.problem import matrices, sizes_of, slots_of
 from irc.kernels.gemm.tiled import slot_starts
-from irc.kernels.integer import operands_text, text
+from irc.kernels.integer import operands_text
 from irc.kernels.integer.convolution import TASKS, TILES, WORTHWHILE
 from irc.kernels.integer.problem import BYTES, SETS, STEP, IntegerGemmProblem, Unit
 from irc.kernels.integer.results import FINISH, SumsOfBytes
@@ -176,12 +176,10 @@ class OperandsOfBytesKernel(SumsOfBytes[IntegerGemmProblem]):
         given["head"] = fill(operands_text.HEAD_OF_FOURS if fours else operands_text.HEAD_OF_PAIRS, **given)
         layout = operands_text.COPIED + (operands_text.STARTS if fours else "")
         given["layout"] = fill(layout if self.copied else operands_text.IN_PLACE, **given)
-        in_registers = not {*self.epilogue.functions()} - {"round"}
-        two = self.stored in BYTES and (bits, self.vectors) == (256, 2) and self.rows % 2 == 0
         ends = self.given(whole)
-        given["rows"] = fill(text.TWO_ROWS if two else text.ROWS, **ends)
-        given["whole"] = fill(operands_text.WHOLE, **given) if in_registers else ""
-        given["if_whole"] = fill(operands_text.IF_WHOLE, **given) if in_registers else ""
+        given["rows"] = self.whole_rows(whole, ends)
+        given["whole"] = fill(operands_text.WHOLE, **given) if self.in_registers else ""
+        given["if_whole"] = fill(operands_text.IF_WHOLE, **given) if self.in_registers else ""
         return [
             *self.shared(whole),
             *([FOURS[bits]] if fours else []),

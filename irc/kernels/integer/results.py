@@ -65,6 +65,16 @@ class SumsOfBytes(Kernel[P]):
         row = {i32: text.SUMS_ROW, f32: text.FLOATS_ROW}.get(self.stored, text.BYTES_ROW)
         return [self.out(tile, given), fill(row, **given), fill(text.FINISH, **given)]
 
+    @property
+    def in_registers(self) -> bool:
+        """Whether the sums of a whole tile may stay in registers: no function of the epilogue wants them itself."""
+        return not {*self.epilogue.functions()} - {"round"}
+
+    def whole_rows(self, tile: Tile, given: Mapping[str, Any]) -> str:
+        """Print the statements that store all rows and columns of a tile, bytes of half a vector two rows at once."""
+        two = self.stored in BYTES and (tile.isa.vector, tile.vectors) == (32, 2) and tile.rows % 2 == 0
+        return fill(text.TWO_ROWS if two else text.ROWS, **given)
+
     def out(self, tile: Tile, given: Mapping[str, Any]) -> Part:
         """Print the type `SYMBOL_out`, and the epilogue of floats."""
         if self.stored == i32:
