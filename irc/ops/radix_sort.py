@@ -29,14 +29,19 @@ def ordered(b: LoopBuilder, x: Expr) -> Expr:
     if not x.dtype.is_float:
         wide = x.cast(i64)
         return Bin("bitxor", wide, Const(-(1 << 63), i64)) if x.dtype == u64 else wide
-    number = b.let(x if x.dtype == f64 else x.cast(f32), "x")
+    return order_of_float(b, x if x.dtype == f64 else x.cast(f32)).cast(i64)
+
+
+def order_of_float(b: LoopBuilder, x: Expr) -> Expr:
+    """Return the integer of x's width, of f32 or f64, that is its place among all: equal for zeros, NaN the largest."""
+    number = b.let(x, "x")
     whole, kind = (u64, i64) if number.dtype == f64 else (u32, i32)
-    least = -(1 << (8 * kind.itemsize - 1))
+    most = (1 << (8 * kind.itemsize - 1)) - 1
     bits = b.let(Bits(number, whole).cast(kind), "bits")
     # negative numbers are larger the smaller their bits are; both zeros become 0
     sign = b.let(select(bits.lt(0), Const(-1, kind), Const(0, kind)), "sign")
-    turned = Bin("bitxor", Bin("bitand", bits, Const(-1 - least, kind)), sign) - sign
-    return select(number.ne(number), Const(-1 - least, kind), turned).cast(i64)
+    turned = b.let(Bin("bitxor", Bin("bitand", bits, Const(most, kind)), sign) - sign, "turned")
+    return select(number.ne(number), Const(most, kind), turned)
 
 
 def sort(b: LoopBuilder, x: Tensor) -> tuple[Place, Place]:

@@ -17,6 +17,7 @@ from irc.expr import Bin, Bits, Const, Expr, Reduce, Tensor, Un, index, select
 from irc.ir.dim import Dim, product
 from irc.ir.types import DType, f32, i32, i64, u32
 from irc.loops.builder import LoopBuilder, Place, seen_as
+from irc.ops.radix_sort import order_of_float
 
 FEW = 16
 """Best elements up to which each new one is compared with all."""
@@ -191,12 +192,7 @@ class TopKLoops:
     def _key(self, x: Expr) -> Expr:
         """Return an element's order among all, as a signed integer; NaN counts as the largest element."""
         if x.dtype.is_float:
-            narrow = self.b.let(x.cast(f32), "x")
-            bits = self.b.let(Bits(narrow, u32).cast(i32), "bits")
-            # negative numbers are larger the smaller their bits are; both zeros become 0
-            sign = self.b.let(_mask(bits.lt(0)), "sign")
-            turned = self.b.let(Bin("bitxor", Bin("bitand", bits, _i32(LAST)), sign) - sign, "turned")
-            key = select(narrow.ne(narrow), _i32(LAST), turned)
+            key = order_of_float(self.b, x.cast(f32))
         elif x.dtype == u32:
             key = Bin("bitxor", x, _u32(1 << 31)).cast(i32)
         else:
