@@ -451,17 +451,12 @@ def sources_of_one(
     program = lower.lower(graph, group.run(graph), model.graph.name or "model", copies=copies)
     states_in_context.keep(program, states)
     workspaces.allot(program, threads := options.target == "plain" or c_compiler.has_libraries(options.target))
-    plan = memory.plan(program)
-    if watch is not None:
-        watch.program(program, plan)
-    requirements.require_memory(graph, plan.size)
     manifest = describe(model, graph, "c", program)
-    weights = "embed" if options.weights == "embed" else "file"
     manifest["prefix"] = prefix = manifest["prefix"] if options.name is None else options.name
     wanted = files.EmitOptions(
         prefix,
         options.name,
-        weights,
+        "embed" if options.weights == "embed" else "file",
         target.flags,
         options.profile,
         isa.has_vectors,
@@ -470,6 +465,11 @@ def sources_of_one(
         target.fma == 2 and not target.sets,
     )
     manifest["weights"] = wanted.file(files.WEIGHTS)
+    kernels = files.print_kernels(program, wanted, ready)
+    plan = memory.plan(program)
+    if watch is not None:
+        watch.program(program, plan)
+    requirements.require_memory(graph, plan.size)
     if options.profile:
         manifest["profile"] = profile_of_program(program)
     manifest |= {
@@ -479,7 +479,7 @@ def sources_of_one(
         "states": [name for name, *_ in program.states],
     }
     tell("writing C")
-    made: dict[str, Content] = dict(files.emit(program, plan, wanted, ready))
+    made: dict[str, Content] = dict(files.emit(program, plan, wanted, kernels))
     manifest["memory"] = {
         "context_bytes": files.constant_of(str(made[f"{wanted.main}.h"]), "CONTEXT_BYTES"),
         "weights_bytes": files.weights_bytes(program, wanted),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 from irc.ir.dim import Dim
 from irc.loops.ir import Function, Program, all_steps
@@ -68,7 +68,7 @@ def picture(arena: dict[str, Any], title: str) -> str:
         said = f"{t['name']}: {t['bytes']:,} bytes at {t['at']:,}, steps {t['first']} to {t['last']}"
         lines.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" fill="hsl({k * 47 % 360},55%,72%)"'
-            f' stroke="#555" aria-label={quoteattr(said)}><title>{escape(said)}</title></rect>'
+            f' stroke="#555" aria-label="{escape(said)}"><title>{escape(said)}</title></rect>'
         )
         if w > 40 and h > 12:
             text = escape(t["name"][: max(3, int(w / 7))])

@@ -15,6 +15,8 @@ import irc
 from irc import driver
 from irc.backends.c import files
 from irc.diagnostics import CompileError
+from irc.loops import memory
+from irc.loops.ir import Program
 from irc.runtime.artifact import Draft, write_artifact
 from irc.toolchain import c_compiler, libraries
 from tests.toolchain.test_toolchain import script
@@ -36,20 +38,20 @@ def product() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def test_kernels_are_handed_on_before_the_other_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_handed_on_before_memory_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[Any] = []
-    print_functions = files.print_functions
+    plan = memory.plan
 
-    def printing(*args: Any) -> Any:
-        events.append("others")
-        return print_functions(*args)
+    def planning(program: Program) -> memory.MemoryPlan:
+        events.append("plan")
+        return plan(program)
 
-    monkeypatch.setattr(files, "print_functions", printing)
+    monkeypatch.setattr(memory, "plan", planning)
     options = driver.CompileOptions(backend="c")
     target = c_compiler.target_of_sources("native")
     draft = driver.generate_sources(driver.load(product()), options, target, ready=events.append)
-    early, others = events
-    assert others == "others" and {*early} == {"model.h", "kernels.h", "kernels_0.c"}
+    early, then = events
+    assert then == "plan" and {*early} == {"kernels.h", "kernels_0.c"}
     assert all(draft.files[name] == text for name, text in early.items())
 
 
@@ -61,7 +63,7 @@ def test_each_file_is_compiled_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         Path(arguments[arguments.index("-o") + 1]).touch()
 
     monkeypatch.setattr(libraries, "_run", run)
-    early, late = {"model.h": "", "kernels_0.c": ""}, {"model.c": "", "weights.bin": ""}
+    early, late = {"kernels.h": "", "kernels_0.c": ""}, {"model.c": "", "weights.bin": ""}
     for name, text in (early | late).items():
         tmp_path.joinpath(name).write_text(text)
     compilation = libraries.Compilation(TARGET, c_compiler.Compiler(("cc",), "cc"))

@@ -20,7 +20,7 @@ from irc.backends.c.data import ALIGNMENT, ELEMENTS, Weights
 from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
 from irc.backends.c.function import Kernel, Signature, Unit
-from irc.backends.c.interface import INTERFACE, Interface, context, header
+from irc.backends.c.interface import INTERFACE, POOL, Interface, context, header
 from irc.backends.c.kernel_files import LOOPS_PART, divide, parts_of, together
 from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
@@ -33,13 +33,13 @@ from irc.loops.memory import MemoryPlan
 from irc.toolchain.c_compiler import ONLY_KERNELS, WITHOUT_KERNELS, is_kernels, source_flags, stated_flags
 from irc.toolchain.libraries import NOT_OF_THE_LIBRARY
 
-__all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit"]
+__all__ = ["MATH", "PREDICATES", "EmitOptions", "Files", "Kernel", "emit", "print_kernels"]
 
 
 T = TypeVar("T")
 Files = dict[str, str | list[bytes | memoryview]]
 Ready = Callable[[Mapping[str, str]], None]
-"""Gets the files of kernels, and the headers that they include, while the others are printed."""
+"""Gets the files of kernels, and the header that they include, while the others are made."""
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,53 @@ class EmitOptions:
         return f"{self.stem}_{name}" if self.stem else name
 
 
-def emit(program: Program, plan: MemoryPlan, options: EmitOptions | None = None, ready: Ready | None = None) -> Files:
-    """Print the files of the artefact, by name: text of C files, weights.bin in pieces."""
+@dataclass(frozen=True)
+class Kernels:
+    """The printed kernels of a program: their `files`, with the header, and `first`, what files that call them begin
+    with; none where there are no kernels, or where the only file has them."""
+
+    unit: Unit
+    first: list[str]
+    files: dict[str, str]
+
+
+def print_kernels(program: Program, options: EmitOptions | None = None, ready: Ready | None = None) -> Kernels:
+    """Print the kernels of a program.
+
+    They do not depend on where its memory is: `ready` gets them before that is decided.
+    """
     options = options or EmitOptions()
     prefix = prefix_of(program.name) if options.prefix is None else CName(options.prefix)
     unit = _unit(program, prefix, options)
-    weights = Weights(prefix, options.weights == "embed", ALIGNMENT if options.vectors else ELEMENTS)
+    for call in (s for f in program.functions for s in walk(f.body) if isinstance(s, KernelCall)):
+        unit.add_kernel(call.kernel)
+    first, files = _kernels(unit, options)
+    if ready is not None and files:
+        ready(files)
+    return Kernels(unit, first, files)
+
+
+def emit(
+    program: Program, plan: MemoryPlan, options: EmitOptions | None = None, printed: Kernels | None = None
+) -> Files:
+    """Print the files of the artefact, by name: text of C files, weights.bin in pieces.
+
+    printed: what `print_kernels` made of the program with these options.
+    """
+    options = options or EmitOptions()
+    printed = printed or print_kernels(program, options)
+    unit, kernels = printed.unit, printed.first
+    weights = Weights(unit.prefix, options.weights == "embed", ALIGNMENT if options.vectors else ELEMENTS)
     for b in program.buffers():
         if b.data is not None:
             weights.pointer(b.data, b.dtype)
     interface = Interface(unit, program, plan, weights, options.file(WEIGHTS), profile=options.profile)
-    for call in (s for f in program.functions for s in walk(f.body) if isinstance(s, KernelCall)):
-        unit.add_kernel(call.kernel)
-    headers = {f"{options.main}.h": in_lines(header(interface))}
-    kernels, of_kernels = _kernels(unit, options)
-    if ready is not None and of_kernels:
-        ready(headers | of_kernels)
     groups, calls = print_functions(
         unit, program.functions, lambda f: _aliased(f.reads + f.scratch + f.writes, program, plan)
     )
     unit.helpers.clear()
     interface_text = [context(interface), entry_points(interface, calls)]
-    files: Files = {**headers, **of_kernels}
+    files: Files = {f"{options.main}.h": in_lines(header(interface)), **printed.files}
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
         files[f"{options.main}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
@@ -241,6 +266,7 @@ _TWO_PARTS = """ * These flags are for all but the kernels: -D{without} leaves t
  * Compiled in one piece, kernels are slower where the compiler may not contract products and sums, as GCC may not
  * with -std=c11; where it may, other results can differ from NumPy's in the last bit.
 """
+_TYPES = "#include <stddef.h>\n#include <stdint.h>\n"
 _INCLUDES = "#include <math.h>\n#include <string.h>\n"
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
@@ -295,7 +321,7 @@ def _kernels(unit: Unit, options: EmitOptions) -> tuple[list[str], dict[str, str
         f"#ifndef {guard}\n#define {guard}\n",
     ]
     declared = options.file(KERNELS)
-    files = {declared: in_lines("\n".join([*head, f'#include "{options.main}.h"\n', declarations, "#endif\n"]))}
+    files = {declared: in_lines("\n".join([*head, _TYPES, POOL, declarations, "#endif\n"]))}
     top = f"/* Kernels.  Generated by irc, which compiles them with\n{_flags(True, options)}. */\n"
     for n, part in enumerate(divide(sources)):
         text = "\n".join([top, f'#include "{declared}"\n', _definitions(unit, part)])
