@@ -269,6 +269,24 @@ def test_kernels_are_emitted_once(weights: Any, tmp_path: Path) -> None:
     assert found.tolist() == [0, 9, 18, 27, 36]
 
 
+def test_what_only_calls_kernels_is_little_optimised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    n, little = Dim.symbol("n"), '#pragma GCC optimize ("Og", "no-inline")'
+    x, h, y = buffer("x", f32, (n,), "input"), buffer("h", f32, (n,), "arena"), buffer("y", f32, (n,), "output")
+    scale = Function("scale", [KernelCall(Scale(), (x,), (h,), (Size(n),))], (x,), (h,))
+    root = elementwise("root", y, lambda i: call("sqrt", Load(h, (i,))), [h])
+    program = Program("m", [x], [y], [], [scale, root], ["n"])
+    whole = emit(program, plan(program))
+    assert not any(little in str(text) for text in whole.values())
+    monkeypatch.setattr("irc.backends.c.files.LOOPS_PART", 1000)
+    library = Library(program, tmp_path)
+    text = str(library.files["model_1.c"])
+    assert text.rindex("sqrtf(") < text.index(little) < text.index(".x = x, .y = h")
+    main = str(library.files["model.c"])
+    assert main.index(little) < main.index("m_run(")
+    (found,) = library.run(library.context([5]), [np.arange(5, dtype=np.float32) * 12], [(5,)])
+    np.testing.assert_allclose(found, 6 * np.sqrt(np.arange(5)), rtol=1e-6)
+
+
 MAIN = """#include <stdio.h>
 #include <stdlib.h>
 #include "model.h"

@@ -106,8 +106,8 @@ def scalar_functions(folder: Path, graph: Graph, target: str) -> set[str]:
     made = sources(Model(graph), CompileOptions("c", target=target, cache=False))
     for name, content in made.files.items():
         (folder / name).write_text(str(content), "utf-8")
-    text = "\n".join(str(text) for name, text in sorted(made.files.items()) if re.fullmatch(r"model\w*\.c", name))
-    return scalar(text, report(folder, text, target))
+    texts = [str(text) for name, text in sorted(made.files.items()) if re.fullmatch(r"model\w*\.c", name)]
+    return {function for text in texts for function in scalar(text, report(folder, text, target))}
 
 
 def not_vectorised(folder: Path, target: str, dtype: str, pattern: str) -> list[str]:

@@ -21,7 +21,7 @@ from irc.backends.c.entry_points import entry_points
 from irc.backends.c.expr import MATH, PREDICATES
 from irc.backends.c.function import Kernel, Signature, Unit
 from irc.backends.c.interface import INTERFACE, POOL, Interface, context, header
-from irc.backends.c.kernel_files import LOOPS_PART, divide, parts_of, together
+from irc.backends.c.kernel_files import LOOPS_PART, divide, effort_of, parts_of, together
 from irc.backends.c.kernel_text import SYMBOL, described, in_lines
 from irc.backends.c.names import Names, prefix_of, stem
 from irc.backends.c.project import ObjectFile, Project, cmake, main_c, makefile
@@ -120,9 +120,11 @@ def emit(
     files: Files = {f"{options.main}.h": in_lines(header(interface)), **printed.files}
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
-        files[f"{options.main}_{k}.c"] = _source(program, options, [*kernels, *map(_shared, part)], part)
+        loops, calls_only = ([_shared(g) for g in part if g.loops is loops] for loops in (True, False))
+        body = [*kernels, *loops, *([_LITTLE_OPTIMISED, *calls_only] if calls_only else [])]
+        files[f"{options.main}_{k}.c"] = _source(program, options, body, part)
     prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
-    own = [*prototypes, *(g.text for g in inline), *interface_text]
+    own = [*prototypes, *([_LITTLE_OPTIMISED] if parts else []), *(g.text for g in inline), *interface_text]
     if weights.embedded:
         own.insert(0, weights.definitions())
         top = str(files[f"{options.main}.h"])
@@ -185,10 +187,9 @@ def object_files(files: Files, vectors: bool) -> list[ObjectFile]:
 
 def _divided(groups: list[Signature], options: EmitOptions) -> tuple[list[Signature], list[list[Signature]]]:
     """Divide the groups: those of the main file, and those of each further one, which are compiled in parallel."""
-    total = sum(len(g.text) for g in groups)
-    if options.weights == "embed" or total <= LOOPS_PART // 5:
+    if options.weights == "embed" or sum(len(g.text) for g in groups) <= LOOPS_PART // 5:
         return groups, []
-    return [], parts_of(groups, lambda g: len(g.text), -(-total // LOOPS_PART))
+    return [], parts_of(groups, effort_of, -(-sum(map(effort_of, groups)) // LOOPS_PART))
 
 
 def _shared(g: Signature) -> str:
@@ -268,6 +269,11 @@ _TWO_PARTS = """ * These flags are for all but the kernels: -D{without} leaves t
 """
 _TYPES = "#include <stddef.h>\n#include <stdint.h>\n"
 _INCLUDES = "#include <math.h>\n#include <string.h>\n"
+_LITTLE_OPTIMISED = """/* What follows calls the rest, and takes next to no time in a run: GCC need not optimise it. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize ("Og", "no-inline")
+#endif
+"""
 _MACROS = """#if defined(__clang__)
 #define IRC_SIMD _Pragma("clang loop vectorize(assume_safety)")
 #define IRC_LANES IRC_SIMD

@@ -107,7 +107,7 @@ class Local:
 class Signature:
     """The C of a group: how `run` calls it, its static definition, and the helpers that needs.
 
-    numbers: literals that it is given.
+    numbers: literals that it is given.  loops: whether it has some, and does more than call kernels.
     """
 
     name: CName
@@ -118,6 +118,7 @@ class Signature:
     numbers: Sequence[str] = ()
     text: str = ""
     helpers: frozenset[str] = frozenset()
+    loops: bool = False
 
 
 class Frame:
@@ -529,6 +530,7 @@ def print_function(
     found = frame.finish(numbers)
     found.text = f"{describe(function, frame.titles, groups)}\n" + "\n".join(unit.functions)
     found.helpers = frozenset(unit.helpers)
+    found.loops = any(isinstance(s, For) for s in walk(function.body))
     return found
 
 

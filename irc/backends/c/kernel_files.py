@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from irc.backends.c.function import Kernel
+from irc.backends.c.function import Kernel, Signature
 from irc.kernels.core.text import Part, needed, own
 
 T = TypeVar("T")
@@ -16,6 +16,11 @@ PART, KERNEL_PART = 40000, 150000
 """The same for kernels, several of which are compiled together: of little text, and of much."""
 _CUT = 1.6
 """Shares of a file that kernels must fill, with what they share, to be divided."""
+
+
+def effort_of(group: Signature) -> int:
+    """Rank how long the compiler takes for a group, in characters of loops: calls are not optimised."""
+    return len(group.text) if group.loops else len(group.text) * 2 // 5
 
 
 def divide(sources: Sequence[Source]) -> list[list[Source]]:
