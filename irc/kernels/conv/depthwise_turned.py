@@ -2,9 +2,10 @@
 
 As many planes as a vector has lanes are turned, a strip of rows at a time, so that their channels stand side by side
 on the stack, with the padding around them: there a window is a few whole vectors, whatever the strides, the dilations
-and the width of the plane.  A register tile is a few neighbouring pixels of an output row: it walks the columns of the
-input under it, and each vector is loaded once for every row of the window.  The sums of a strip are turned back,
-through the epilogue.  Rows that two strips share are moved, not turned again.
+and the width of the plane.  Rows of large windows that are in the padding are left out.  A register tile is a few
+neighbouring pixels of an output row: it walks the columns of the input under it, and each vector is loaded once for
+every row of the window.  The sums of a strip are turned back, through the epilogue.  Rows that two strips share are
+moved, not turned again.
 
 A last vector of channels that would not be full overlaps the one before.  Nothing outside the input is read.  Threads
 split images, vectors of channels and, where these are few, rows.
@@ -70,16 +71,13 @@ static void ${S}_turn(const $T *from, const int64_t *at, int64_t count, int64_t 
     }
 }
 
-/* Rows `begin` to `end` of the padded input, whose first is row `top` of the input. */
+/* Rows `begin` to `end` of the padded input, whose first is row `top` of the input$outside. */
 static void ${S}_input(const ${S}_call *g, const $T *x, const int64_t *at, int64_t top, int64_t begin, int64_t end,
                        $T *turned) {
     int64_t first = -top > begin ? -top : begin, last = g->ih - top < end ? g->ih - top : end;
     if (first > end) first = end;
     if (last < first) last = first;
-    const int64_t row = g->pitch * $L;
-    for (int64_t j = begin * row; j < first * row; j += $L) ${V}_store(turned + j, ($V){0});
-    for (int64_t j = last * row; j < end * row; j += $L) ${V}_store(turned + j, ($V){0});
-    if (first < last)
+$zeros    if (first < last)
         ${S}_turn(x + (top + first) * g->iw, at, (last - first) * g->iw, g->iw, (g->pitch - g->iw) * $L,
                   turned + (first * g->pitch + g->pad_w) * $L);
 }
@@ -92,17 +90,17 @@ IRC_INLINE void ${S}_taps($V *acc, const $T *from, const $T *w) {
     EACH(k < $KW) tap[k] = ${V}_load(w + k * $L), ${V}_keep(&tap[k]);
 $columns}
 
-/* The sums of some rows of one vector of channels. */
-static void ${S}_rows(const ${S}_call *g, const $T *turned, const $T *w, int64_t rows, $T *sums) {
+/* The sums of some rows of one vector of channels$top_says. */
+static void ${S}_rows(const ${S}_call *g, const $T *turned, const $T *w, int64_t rows, ${top}$T *sums) {
     const int64_t last = g->ow - $P, row = g->pitch * $L;
     for (int64_t y = 0; y < rows; y++, sums += g->ow * $L) {
-        for (int64_t x = 0;; x += $P) {
+$inside        for (int64_t x = 0;; x += $P) {
             if (x > last) x = last;
             const $T *from = turned + y * $SH * row + x * ($SW * $L);
             $V acc[$P];
             IRC_FULL_UNROLL
-            for (int p = 0; p < $P; p++) acc[p] = ${V}_zeros();$unroll
-            for (int k = 0; k < $KH; k++) ${S}_taps(acc, from + k * $DH * row, w + k * ($KW * $L));
+            for (int p = 0; p < $P; p++) acc[p] = ${V}_zeros();
+$rows ${S}_taps(acc, from + k * $DH * row, w + k * ($KW * $L));
             EACH(p < $P) ${V}_store(sums + (x + p) * $L, acc[p]);
             if (x == last) break;
         }
@@ -145,10 +143,10 @@ static void ${S}_part(void *given, char *own, int64_t begin, int64_t end) {
             const int64_t rows = y1 - y < g->rows ? y1 - y : g->rows, need = (rows - 1) * $SH + $window;
             if (ready < need) ${S}_input(g, x, at, y * $SH - g->pad_h, ready, need, turned);
             for (int64_t q = 0; q < multiplier; q++) {
-                ${S}_rows(g, turned, w + q * ($KH * $KW * $L), rows, sums);
+                ${S}_rows(g, turned, w + q * ($KH * $KW * $L), rows, ${given_top}sums);
                 ${S}_finish(&o, channel * multiplier + q, multiplier, have, y * g->ow, rows * g->ow, sums);
             }
-            ready = need - rows * $SH > 0 ? need - rows * $SH : 0;
+            ready = need - rows * $SH > 0 && y + rows < y1 ? need - rows * $SH : 0;
             for (int64_t j = 0; j < ready * row; j += $L)
                 ${V}_store(turned + j, ${V}_load(turned + rows * $SH * row + j));
         }
@@ -171,6 +169,24 @@ void $S($parameters) {
     else irc_divide(pool, planes * call.chunks, ${S}_part, &call, g->own, g->own_bytes, g->owners);
 }
 """
+
+_ZEROS = """\
+    const int64_t row = g->pitch * $L;
+    for (int64_t j = begin * row; j < first * row; j += $L) ${V}_store(turned + j, ($V){0});
+    for (int64_t j = last * row; j < end * row; j += $L) ${V}_store(turned + j, ($V){0});
+"""
+
+_ALL_ROWS = """\
+            IRC_FULL_UNROLL
+            for (int k = 0; k < $KH; k++)"""
+
+_INSIDE = """\
+        const int64_t at = top + y * $SH, from_end = g->ih - at + $DH - 1;
+        const int first = at < 0 ? (int)((-at + $DH - 1) / $DH) : 0;
+        const int end = from_end < $KH * $DH ? (int)(from_end / $DH) : $KH;
+"""
+
+_ROWS_INSIDE = "            for (int k = first; k < end; k++)"
 
 _STORE = """\
             {
@@ -290,7 +306,8 @@ class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
         given = names(t) | window_names(self.window, self.strides, self.dilations)
         given |= {"S": s, "P": t.rows, "room": self._room, "window": (self.window[0] - 1) * self.dilations[0] + 1}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
-        unroll = "\n            IRC_FULL_UNROLL" if self.window[0] * self.window[1] <= UNROLLED else ""
+        texts = (_ZEROS, "", _ALL_ROWS) if self.window[0] * self.window[1] <= UNROLLED else ("", _INSIDE, _ROWS_INSIDE)
+        zeros, inside, rows = (fill(text, **given) for text in texts)
         loop = _ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE
         value = "${V}_load(values + i * $L)" if self.epilogue.functions() else "v[i]"
         finish = fill(loop + _STORE.replace("$value", value), **given)
@@ -299,13 +316,19 @@ class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
             DIVIDE,
             square(t.lanes, t.dtype),
             epilogue_of(s, t, self.epilogue),
-            fill(_TURN, **given, **self.interface),
+            fill(
+                _TURN, **given, **self.interface, zeros=zeros, outside="" if zeros else "; those outside are not read"
+            ),
             fill(
                 _BODY,
                 **given,
                 **self.interface,
                 columns="".join(self._columns()),
-                unroll=unroll,
+                rows=rows,
+                inside=inside,
+                top="int64_t top, " if inside else "",
+                given_top=f"y * {self.strides[0]} - g->pad_h, " if inside else "",
+                top_says=", the first on row `top` of the input: rows of taps outside are left out" if inside else "",
                 finish=finish,
                 slot_starts=slot_starts(self.epilogue, "channel"),
             ),
