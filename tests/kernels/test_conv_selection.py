@@ -290,6 +290,21 @@ def test_groups_whose_results_are_stored_far() -> None:
     assert first(1, 24, 96, (40, 40), (3, 1)) is NchwGroupedKernel
 
 
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+def test_channels_that_share_lines_of_the_cache(isa: str) -> None:
+    """Where channels are a multiple of 4096 bytes apart, gathering takes longer than few outputs' products."""
+    two, side = Dim.of(2), Dim.of(32)
+    whole = ConvProblem.contiguous("nchw", plain(), 128, 9, (32, 36), (3, 1), (1, 1), (2, 1))
+    whole = dataclasses.replace(whole, size=(side, side), padding=(two, two))
+    processor = dataclasses.replace(ISAS[isa], fma=1 if isa == "avx512" else 2)
+
+    def first(apart: int) -> type:
+        problem = dataclasses.replace(whole, x=(whole.x[0], Dim.of(apart), side, Dim.of(1)))
+        return type(next(iter(candidates(problem, processor).values())))
+
+    assert [first(apart) for apart in (1024, 1030, 4096)] == [VolumeConvKernel, NchwConvKernel, VolumeConvKernel]
+
+
 def test_short_rows_of_planes() -> None:
     """Tiles of five pixels of one row are too small; those of gathered pixels have pixels of several rows.
 

@@ -39,6 +39,8 @@ FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are spl
 CHANNEL_PARTS = 8
 TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
 LONE_SPAN_BEGINS = 15.0  # the same where there is one tap
+IN_ONE_SET = 1.8  # times as long to gather where channels are so many bytes apart that they share lines of the caches
+SET = 4096  # bytes
 STORED_IN_HALVES = 6.0  # cycles that a vector of results takes besides its products
 ROWS_AHEAD = 8  # of the matrix X, that are fetched ahead
 MOST_PANELS = 16  # of pixels that meet the weights at a time
@@ -352,7 +354,9 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             runs = -(-pixels // panel)
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
         begins = SPAN_BEGINS if p.taps > 1 else LONE_SPAN_BEGINS
-        return runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes)
+        apart = p.x[1] * self.tile.dtype.itemsize % SET
+        shared = IN_ONE_SET if p.ic > 1 and p.taps > 1 and apart == 0 else 1.0
+        return shared * (runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes))
 
     def imbalance(self, problem: ConvProblem) -> float:
         """Count tasks as the C does, and that pixels are gathered again where tasks of their channels are parted.
