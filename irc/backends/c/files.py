@@ -72,8 +72,8 @@ class EmitOptions:
 
 
 @dataclass(frozen=True)
-class Kernels:
-    """The printed kernels of a program: their `files`, with the header, and `first`, what files that call them begin
+class PrintedKernels:
+    """The kernels of a program: their `files`, with the header, and `first`, what files that call them begin
     with; none where there are no kernels, or where the only file has them."""
 
     unit: Unit
@@ -81,7 +81,7 @@ class Kernels:
     files: dict[str, str]
 
 
-def print_kernels(program: Program, options: EmitOptions | None = None, ready: Ready | None = None) -> Kernels:
+def print_kernels(program: Program, options: EmitOptions | None = None, ready: Ready | None = None) -> PrintedKernels:
     """Print the kernels of a program.
 
     They do not depend on where its memory is: `ready` gets them before that is decided.
@@ -94,11 +94,11 @@ def print_kernels(program: Program, options: EmitOptions | None = None, ready: R
     first, files = _kernels(unit, options)
     if ready is not None and files:
         ready(files)
-    return Kernels(unit, first, files)
+    return PrintedKernels(unit, first, files)
 
 
 def emit(
-    program: Program, plan: MemoryPlan, options: EmitOptions | None = None, printed: Kernels | None = None
+    program: Program, plan: MemoryPlan, options: EmitOptions | None = None, printed: PrintedKernels | None = None
 ) -> Files:
     """Print the files of the artefact, by name: text of C files, weights.bin in pieces.
 
@@ -120,8 +120,8 @@ def emit(
     files: Files = {f"{options.main}.h": in_lines(header(interface)), **printed.files}
     inline, parts = _divided(groups, options)
     for k, part in enumerate(parts, 1):
-        loops, calls_only = ([_shared(g) for g in part if g.loops is loops] for loops in (True, False))
-        body = [*kernels, *loops, *([_LITTLE_OPTIMISED, *calls_only] if calls_only else [])]
+        loops, calls = [_shared(g) for g in part if g.loops], [_shared(g) for g in part if not g.loops]
+        body = [*kernels, *loops, *([_LITTLE_OPTIMISED, *calls] if calls else [])]
         files[f"{options.main}_{k}.c"] = _source(program, options, body, part)
     prototypes = ["\n".join(f"{g.prototype};" for part in parts for g in part) + "\n"] if parts else []
     own = [*prototypes, *([_LITTLE_OPTIMISED] if parts else []), *(g.text for g in inline), *interface_text]

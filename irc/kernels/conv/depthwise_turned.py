@@ -170,23 +170,35 @@ void $S($parameters) {
 }
 """
 
-_ZEROS = """\
+_ALL_ROWS = {
+    "outside": "",
+    "zeros": """\
     const int64_t row = g->pitch * $L;
     for (int64_t j = begin * row; j < first * row; j += $L) ${V}_store(turned + j, ($V){0});
     for (int64_t j = last * row; j < end * row; j += $L) ${V}_store(turned + j, ($V){0});
-"""
-
-_ALL_ROWS = """\
+""",
+    "top_says": "",
+    "top": "",
+    "given_top": "",
+    "inside": "",
+    "rows": """\
             IRC_FULL_UNROLL
-            for (int k = 0; k < $KH; k++)"""
-
-_INSIDE = """\
+            for (int k = 0; k < $KH; k++)""",
+}
+_ROWS_INSIDE = {
+    "outside": "; those outside are not read",
+    "zeros": "",
+    "top_says": ", the first on row `top` of the input: rows of taps outside are left out",
+    "top": "int64_t top, ",
+    "given_top": "y * $SH - g->pad_h, ",
+    "inside": """\
         const int64_t at = top + y * $SH, from_end = g->ih - at + $DH - 1;
         const int first = at < 0 ? (int)((-at + $DH - 1) / $DH) : 0;
         const int end = from_end < $KH * $DH ? (int)(from_end / $DH) : $KH;
-"""
-
-_ROWS_INSIDE = "            for (int k = first; k < end; k++)"
+""",
+    "rows": "            for (int k = first; k < end; k++)",
+}
+"""The rows of taps of a small window, which are unrolled and read zeros in the padding, and those of a large one."""
 
 _STORE = """\
             {
@@ -306,8 +318,8 @@ class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
         given = names(t) | window_names(self.window, self.strides, self.dilations)
         given |= {"S": s, "P": t.rows, "room": self._room, "window": (self.window[0] - 1) * self.dilations[0] + 1}
         given |= {"pieces": PIECES, "worthwhile": WORTHWHILE}
-        texts = (_ZEROS, "", _ALL_ROWS) if self.window[0] * self.window[1] <= UNROLLED else ("", _INSIDE, _ROWS_INSIDE)
-        zeros, inside, rows = (fill(text, **given) for text in texts)
+        taps = _ALL_ROWS if self.window[0] * self.window[1] <= UNROLLED else _ROWS_INSIDE
+        rows = {name: fill(text, **given) for name, text in taps.items()}
         loop = _ONE_BY_ONE if self.epilogue.functions() else _AT_ONCE
         value = "${V}_load(values + i * $L)" if self.epilogue.functions() else "v[i]"
         finish = fill(loop + _STORE.replace("$value", value), **given)
@@ -316,19 +328,13 @@ class TurnedDepthwiseKernel(ChannelsFirstKernel[ConvProblem]):
             DIVIDE,
             square(t.lanes, t.dtype),
             epilogue_of(s, t, self.epilogue),
-            fill(
-                _TURN, **given, **self.interface, zeros=zeros, outside="" if zeros else "; those outside are not read"
-            ),
+            fill(_TURN, **given, **self.interface, **rows),
             fill(
                 _BODY,
                 **given,
                 **self.interface,
+                **rows,
                 columns="".join(self._columns()),
-                rows=rows,
-                inside=inside,
-                top="int64_t top, " if inside else "",
-                given_top=f"y * {self.strides[0]} - g->pad_h, " if inside else "",
-                top_says=", the first on row `top` of the input: rows of taps outside are left out" if inside else "",
                 finish=finish,
                 slot_starts=slot_starts(self.epilogue, "channel"),
             ),

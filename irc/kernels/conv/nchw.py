@@ -23,7 +23,7 @@ from irc.kernels.conv.channels_first import ChannelsFirstKernel
 from irc.kernels.conv.problem import ConvProblem
 from irc.kernels.conv.reference import convolve, unpacked
 from irc.kernels.core.base import Array, Packed, Sizes
-from irc.kernels.core.costs import SPAN, SPAN_STRIDED, costs_of, in_halves, tile_cycles
+from irc.kernels.core.costs import SPAN, SPAN_STRIDED, WAY, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, Isa, vector_name, vector_type
 from irc.kernels.core.problem import likely, likely_extent
@@ -39,8 +39,7 @@ FEW_TASKS = 16  # with fewer blocks of pixels than this, output channels are spl
 CHANNEL_PARTS = 8
 TILE, SPAN_BEGINS = 180.0, 40.0  # cycles of a tile at least; to begin a run of a tap's pixels, of all channels
 LONE_SPAN_BEGINS = 15.0  # the same where there is one tap
-SET = 4096  # bytes between addresses that have the same few lines of the first cache
-IN_ONE_SET = 1.8  # times as long to gather where channels are a multiple of these apart
+CONFLICT = 1.8  # times as long to gather where channels are a multiple of WAY apart
 STORED_IN_HALVES = 6.0  # cycles that a vector of results takes besides its products
 ROWS_AHEAD = 8  # of the matrix X, that are fetched ahead
 MOST_PANELS = 16  # of pixels that meet the weights at a time
@@ -354,9 +353,9 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             runs = -(-pixels // panel)
         run, pixel = SPAN if p.strides[1] == 1 else SPAN_STRIDED
         begins = SPAN_BEGINS if p.taps > 1 else LONE_SPAN_BEGINS
-        apart = p.x[1] * self.tile.dtype.itemsize % SET
-        shared = IN_ONE_SET if p.ic > 1 and p.taps > 1 and apart == 0 else 1.0
-        return shared * (runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes))
+        cycles = runs * (run + begins / p.ic) + pixels * pixel * (16 / self.tile.lanes)
+        conflict = p.ic > 1 and p.taps > 1 and p.x[1] % (WAY // p.dtype.itemsize) == 0
+        return cycles * CONFLICT if conflict else cycles
 
     def imbalance(self, problem: ConvProblem) -> float:
         """Count tasks as the C does, and that pixels are gathered again where tasks of their channels are parted.

@@ -238,6 +238,8 @@ TRANSPOSED = 0.35
 """The same of images whose channels change places with their pixels, which a kernel does from cache to cache."""
 SPAN, SPAN_STRIDED = (7.0, 0.06), (8.0, 0.32)
 """Cycles to gather pixels of a row and a channel, side by side or with a stride: of a run of them, and of each one."""
+WAYS, WAY = 8, 4096
+"""Lines that the first cache holds of places a multiple of so many bytes apart."""
 CONFIGURE: Mapping[Unit, float] = {"amx": 2000.0, "dot": 500.0}
 """Cycles of a call besides: to configure the units' tiles, and until they run at full rate."""
 BLOCK, BLOCK_OF_TILES, BLOCK_APART = 180.0, 1000.0, 600.0

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from irc.kernels.core.costs import ROW_ENDED, costs_of, storing_cycles, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, WAYS, costs_of, storing_cycles, tile_cycles
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.gemm import in_place, tasks
-from irc.kernels.gemm.packed import SPLIT, WAYS, GemmKernel
+from irc.kernels.gemm.packed import SPLIT, GemmKernel
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.small_b import is_small
 from irc.kernels.gemm.tasks import WORTHWHILE

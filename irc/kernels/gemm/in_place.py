@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from irc.kernels.core.costs import WAY
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.text import Piece, fill, piece
 from irc.kernels.core.tile import (
@@ -20,7 +21,6 @@ from irc.kernels.core.tile import (
     names,
     table_of,
 )
-from irc.kernels.gemm.packed import WAY
 from irc.kernels.gemm.problem import GemmProblem
 
 FAR = 4 << 20

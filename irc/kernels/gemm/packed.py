@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import LATENCY, costs_of, packing_cycles
+from irc.kernels.core.costs import LATENCY, WAY, WAYS, costs_of, packing_cycles
 from irc.kernels.core.isa import Isa, vector_name
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -32,7 +32,6 @@ from irc.kernels.vector.lanes import square
 ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages of memory than are found quickly
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 LINE = 64  # bytes of a line of the caches
-WAYS, WAY = 8, 4096  # lines at places a multiple of so many bytes apart that the first cache holds
 EVICTED = 12.0  # cycles to store a line of C that is evicted before it is full, while products go on
 PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows

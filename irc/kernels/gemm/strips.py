@@ -17,7 +17,15 @@ from typing import Any
 
 from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
-from irc.kernels.core.costs import ROW_ENDED, costs_of, halving_functions, lengths_for, storing_cycles, tile_cycles
+from irc.kernels.core.costs import (
+    ROW_ENDED,
+    WAYS,
+    costs_of,
+    halving_functions,
+    lengths_for,
+    storing_cycles,
+    tile_cycles,
+)
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
@@ -25,7 +33,7 @@ from irc.kernels.core.text import Part, fill, symbol, tile_body
 from irc.kernels.core.tile import ADD_AND_STORE, Variants, names, prelude
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import in_place
-from irc.kernels.gemm.packed import WAYS, packing_columns
+from irc.kernels.gemm.packed import packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
