@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from irc import driver
+from irc.arrays import Array
 from irc.expr import constant_of
-from irc.ir.graph import Model, Node
+from irc.ir.graph import Constant, Model, Node
 from irc.kernels import PROTOTYPES
 from irc.kernels.core.base import Kernel
 from irc.kernels.core.choices import Recorder
@@ -36,6 +37,9 @@ ROUNDS, SECONDS, LEAST = 5, 0.005, 5e-5
 ROTATED = 32 << 20
 """Bytes of copies of constants that calls take in turn: a model's weights are not in the caches when it needs them."""
 MOST_COPIES = 16
+BYTES = 56
+"""Spread of unsigned bytes that stand for activations, twice that of signed ones; how large bytes are decides how long
+some kernels take (`irc.kernels.integer.saturating`)."""
 PER_FILE = 6
 Timer = Callable[[Sequence[Callable[[int], None]]], Sequence[float]]
 
@@ -44,12 +48,12 @@ Timer = Callable[[Sequence[Callable[[int], None]]], Sequence[float]]
 class Case:
     """A call of a kernel: its sizes, and the memory it needs.
 
-    operands: of each, its array's elements and type, where the kernel's begins, and whether it is constant.
+    operands: of each, its array's elements and type, where the kernel's begins, and the constant that it is, if it is.
     """
 
     kernel: Kernel[Any]
     sizes: list[int]
-    operands: list[tuple[int, Any, int, bool]]
+    operands: list[tuple[int, Any, int, Constant | None]]
     result: tuple[int, Any]
     scratch: int
     layer: str
@@ -135,7 +139,7 @@ def _case(node: Node) -> Case | None:
     counts = [int(t.elements()) for t in shapes]
     types = [np.dtype(f"V{t.dtype.itemsize}") if t.dtype.name == "bf16" else t.dtype.numpy for t in shapes]
     operands = [
-        (count, dtype, start or 0, v is not None and v.const is not None)
+        (count, dtype, start or 0, None if v is None else v.const)
         for count, dtype, start, v in zip(counts, types, starts, read, strict=False)
     ]
     return Case(op.kernel, [s or 0 for s in sizes], operands, (counts[-1], types[-1]), int(op.scratch), node.name)
@@ -165,23 +169,26 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
     """A call of the kernel over memory of its own; its argument chooses among copies of the constants."""
     function = getattr(library, case.kernel.symbol)
     function.restype = None
-    constant = sum(count * np.dtype(dtype).itemsize for count, dtype, _, fixed in case.operands if fixed)
+    constant = sum(count * np.dtype(dtype).itemsize for count, dtype, _, const in case.operands if const)
     copies = min(MOST_COPIES, max(1, -(-ROTATED // max(constant, 1)))) if constant else 1
     kept: list[Any] = []
     random = np.random.default_rng(0)
 
-    def memory(count: int, dtype: Any) -> int:
+    def memory(count: int, dtype: Any, values: Array | None = None) -> int:
         size = count * np.dtype(dtype).itemsize
         raw = np.zeros(size + 128, np.uint8)
         at = -raw.ctypes.data % 64
-        if dtype in (np.float32, np.float64):
-            raw[at : at + size].view(dtype)[...] = random.standard_normal(count).astype(dtype) * 0.1
+        if values is not None:
+            raw[at : at + size].view(dtype)[...] = values
         kept.append(raw)
         return raw.ctypes.data + at
 
+    def operand(count: int, dtype: Any, const: Constant | None = None) -> int:
+        return memory(count, dtype, _values(random, count, dtype, const))
+
     scratch = [memory(case.scratch, np.uint8)] if "scratch" in dict(case.kernel.pointers) else []  # of no bytes too
     last = [memory(*case.result), *scratch]
-    once = [None if fixed else memory(count, dtype) for count, dtype, _, fixed in case.operands]
+    once = [None if const else operand(count, dtype) for count, dtype, _, const in case.operands]
     own: list[int] = []
     if case.kernel.has_workspaces:
         each = aligned(case.kernel.own_bytes(dict(zip(case.kernel.sizes, case.sizes, strict=True))))
@@ -189,8 +196,8 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
     calls: list[ctypes.Structure] = []
     for _ in range(copies):
         pointers = [
-            (memory(count, dtype) if shared is None else shared) + start * np.dtype(dtype).itemsize
-            for (count, dtype, start, _), shared in zip(case.operands, once, strict=True)
+            (operand(count, dtype, const) if shared is None else shared) + start * np.dtype(dtype).itemsize
+            for (count, dtype, start, const), shared in zip(case.operands, once, strict=True)
         ]
         calls.append(argument_struct(case.kernel, [*pointers, *last, *case.sizes, *own]))
     threads = ctypes.c_void_p(pool)
@@ -200,6 +207,18 @@ def _runner(case: Case, library: Any, pool: int | None) -> Callable[[int], None]
 
     run.memory = kept  # type: ignore[attr-defined]  # it must outlive the calls
     return run
+
+
+def _values(random: np.random.Generator, count: int, dtype: Any, const: Constant | None) -> Array | None:
+    """Draw so many elements that stand for an operand's, or read a constant of bytes; None: zeros will do."""
+    if dtype in (np.float32, np.float64):
+        return random.standard_normal(count).astype(dtype) * 0.1
+    if dtype not in (np.uint8, np.int8):
+        return None
+    if const is not None:
+        return const.read().reshape(-1)[:count].view(dtype)
+    drawn = random.standard_normal(count) * BYTES
+    return np.minimum(np.abs(drawn), 255) if dtype == np.uint8 else np.clip(drawn / 2, -128, 127)
 
 
 def interleaved(runs: Sequence[Callable[[int], None]], clock: Callable[[], float]) -> list[float]:

@@ -16,7 +16,7 @@ from irc.kernels.core.registry import candidates, select
 from irc.kernels.integer.convolution import IntegerConvKernel
 from irc.kernels.integer.pairing import partners
 from irc.kernels.integer.problem import product_of_bytes
-from irc.kernels.integer.saturating import ENDS, LEVEL, LEVELS, SaturatingTile, crowded
+from irc.kernels.integer.saturating import ENDS, HEAD, LEVEL, LEVELS, SaturatingTile, crowded
 from irc.toolchain.c_compiler import find_compiler
 from irc.toolchain.processor import cpu_features
 
@@ -63,7 +63,8 @@ def test_panels_tell_what_fits_at_every_level(k: int) -> None:
     assert not own.any()
     head = tile.head(taps, k // 4)
     panels = flat.reshape(3, -1)
-    table = panels[:, : head // 4 * 4].copy().view(np.int32)[:, 2 * tile.columns :]
+    numbers = panels[:, :head].copy().view(np.int32)
+    table = numbers[:, HEAD * tile.columns :]
     ends = table[:, : taps * (k // 4 + ENDS)].reshape(3, taps, -1)[..., :ENDS].reshape(3, taps, LEVELS, 2)
     ends = np.array([k // 4 // 2 * 2, k // 4]) - ends
     assert (np.diff(ends, axis=2) >= 0).all()
@@ -77,6 +78,10 @@ def test_panels_tell_what_fits_at_every_level(k: int) -> None:
         for sums in (pairs[panel, tap, :alone], both.reshape(two // 2, tile.columns, 2, 4)):
             for sign in (sums, -sums):
                 assert np.maximum(sign, 0).sum(-1).max(initial=0) * (255 - LEVEL * level) <= 2**15 - 1
+    turned = numbers[:, 2 * tile.columns : HEAD * tile.columns].reshape(3, LEVELS, tile.columns)
+    for panel, level in np.ndindex(3, LEVELS):
+        w = np.concatenate([pairs[panel, tap, ends[panel, tap, level, 1] :] for tap in range(taps)])
+        np.testing.assert_array_equal(turned[panel, level], (np.where(w < 0, 127, 128) * w).sum((0, 2, 3)))
 
 
 def test_the_share_of_crowded_pairs_decides() -> None:

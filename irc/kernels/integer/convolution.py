@@ -47,7 +47,7 @@ TILES: Mapping[tuple[str, Unit], Sequence[tuple[int, int]]] = {
 }
 """Rows and vectors of accumulators, by instruction set and unit."""
 SATURATING = (1.3, 2.2)
-"""Of a four of neighbours, the products of vectors of pairs that take as long: where its sums fit, and as words."""
+"""Of a four of neighbours, the products of vectors of pairs that take as long: where its sums fit, and turned."""
 LIKELY, LIKELY_AROUND_ZERO = 0.2, 0.8
 """Of pairs whose products may add up to more than a word, the share that does with the largest byte that a tile likely
 meets; and where bytes lie on both sides of a zero point, so that most tiles meet large ones."""
@@ -117,9 +117,9 @@ class IntegerConvKernel(WindowsOfBytes):
         if self.unit != "saturating":
             return 1 if self.unit == "fours" else 2
         likely = LIKELY_AROUND_ZERO if problem.signed or problem.zeroed else LIKELY
-        words = 1 - (1 - likely * problem.crowded) ** (2 * self.columns)
+        turned = 1 - (1 - likely * problem.crowded) ** (2 * self.columns)
         fitting, apart = SATURATING
-        return 2 * (fitting * (1 - words) + apart * words)
+        return 2 * (fitting * (1 - turned) + apart * turned)
 
     def _groups(self, problem: IntegerConvProblem) -> int:
         """Count the fours or pairs in a sum."""

@@ -1,16 +1,20 @@
 """The register tile of bytes for processors that add products of bytes in pairs, as words that saturate (VPMADDUBSW).
 
-An instruction adds two products of unsigned bytes of x and signed ones of w.  Weights are constants, so that when they
-are packed it is known up to which byte of x the sums of fours of neighbours in k fit into words; how large the bytes of
-a tile's rows are is known before they are multiplied, and is what decides.  Of each panel and tap, fours come in pairs
-of a small and a large one (`irc.kernels.integer.pairing`), in an order for which it is known at each of some levels of
-the largest byte how many at the end of it do not fit
+An instruction adds two products of unsigned bytes and signed ones.  Weights are constants, so that when they are packed
+it is known up to which byte of x the sums of fours of neighbours in k fit into words; how large the bytes of a tile's
+rows are is known before they are multiplied, and is what decides.  Of each panel and tap, fours come in pairs of a
+small and a large one (`irc.kernels.integer.pairing`), in an order for which it is known at each of some levels of the
+largest byte how many at the end of it do not fit
 
 0. two by two, where the sums of both are added as words before they are widened,
-1. by themselves; of these, bytes of both become words, of which `madd` adds the products of two.
+1. by themselves.
 
-A panel has the sums of its columns, what is added to them, then its order (for each tap both numbers at each level, and
-where each four stands), then the fours.
+What does not fit by itself is turned: a product is w (x - 128) + 128 w, or |w| (127 - x) - 127 |w| where w is negative.
+There |w| is an unsigned byte and what it is multiplied with a signed one: the bits of x, of which the highest or all
+others are turned.  The sum of two such products fits into a word whatever x and w are.
+
+A panel has the sums of its columns, what is added to them, what turning adds to them at each level, its order (for each
+tap both numbers at each level, and where each four stands), then the fours.
 """
 
 from __future__ import annotations
@@ -33,10 +37,13 @@ LEVELS, LEVEL = 16, 8
 """Levels of the largest byte, from 255 downwards, and the bytes of each."""
 ENDS = 2 * LEVELS
 USUAL, USUAL_AROUND_ZERO = 231, 255
-"""The largest byte of most tiles is at most this one, beyond which fours that would fit may be words; the second one
+"""The largest byte of most tiles is at most this one, beyond which fours that would fit may be turned; the second one
 where bytes lie on both sides of a zero point."""
 LINE = 64
 """The fours begin at a multiple of so many bytes."""
+
+HEAD = 2 + LEVELS
+"""Numbers for each column in front of a panel's order."""
 
 _ORDER = """\
 /* The bytes of a panel's order. */
@@ -60,12 +67,6 @@ IRC_INLINE __m256i irc_bytes_two(__m256i x, const int8_t *w) {
     __asm__("vpmaddubsw %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int8_t(*)[32])w));
     return sums;
 }
-/* Sums of two products of words; w stays in memory, too. */
-IRC_INLINE __m256i irc_bytes_two_words(__m256i x, const int16_t *w) {
-    __m256i sums;
-    __asm__("vpmaddwd %2, %1, %0" : "=x"(sums) : "x"(x), "m"(*(const int16_t(*)[16])w));
-    return sums;
-}
 /* *sum += x, in the register of the sum: GCC would move sums about. */
 IRC_INLINE void irc_bytes_add(__m256i *sum, __m256i x) { __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(x)); }
 /* A one in each word, made where it stands, so that it takes no register elsewhere. */
@@ -74,11 +75,18 @@ IRC_INLINE __m256i irc_bytes_ones(void) {
     __asm__("vpcmpeqw %0, %0, %0" : "=x"(all));
     return _mm256_srli_epi16(all, 15);
 }
-/* The even bytes of x as words. */
-IRC_INLINE __m256i irc_bytes_even(__m256i x) {
-    static const int16_t bytes[16] __attribute__((aligned(32))) = {$low};
-    __asm__("vpand %1, %0, %0" : "+x"(x) : "m"(bytes));
-    return x;
+/* *sum += what the words of x add up to in twos, by ones in memory, as registers are full of sums. */
+IRC_INLINE void irc_bytes_add_twos(__m256i *sum, __m256i x) {
+    static const int16_t ones[16] __attribute__((aligned(32))) = {$ones};
+    __asm__("vpmaddwd %1, %0, %0" : "+x"(x) : "m"(ones));
+    irc_bytes_add(sum, x);
+}
+/* The bits of x that are turned for weights w. */
+IRC_INLINE __m256i irc_bytes_turn(__m256i w) {
+    static const uint8_t highest[32] __attribute__((aligned(32))) = {$highest};
+    __m256i bits;
+    __asm__("vpxor %0, %0, %0; vpcmpgtb %1, %0, %0; vpxor %2, %0, %0" : "=&x"(bits) : "x"(w), "m"(highest));
+    return bits;
 }
 /* The level of the largest byte under the windows of some rows of A. */
 IRC_HELPER int64_t irc_bytes_level(const uint8_t *a, const int64_t *at, int64_t rows, const irc_bytes_walk *w) {
@@ -106,14 +114,14 @@ _TILE = """
 IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_bytes_walk *w,
                         const int8_t *restrict panel, int32_t zero, int32_t *restrict sums) {
     $V acc[$MR][$NV];
-    int64_t words = 0;
+    int64_t turned = 0;
     IRC_FULL_UNROLL
     for (int v = 0; v < $NV; v++) {
         const $V own = $load(panel + (v + $NV) * $bytes);
         acc[0][v] = $minus(own, $times($load(panel + v * $bytes), $all(zero)));
     }
     EACH(v < $NV, i < R - 1) acc[i + 1][v] = acc[0][v];
-    const int8_t *order = panel + 8 * $NR, *p = order + irc_bytes_order_size(w);
+    const int8_t *order = panel + $head * $NR, *p = order + irc_bytes_order_size(w);
     for (int64_t r = 0; r < w->rows; r++) {
         for (int64_t s = 0; s < w->columns; s++) {
             const int64_t tap = r * w->row + s * w->column;
@@ -146,26 +154,27 @@ IRC_INLINE void ${tile}(const int R, const $E *a, const int64_t *at, const irc_b
                     EACH(v < $NV) irc_bytes_add(&acc[i][v], ${mm}_madd_epi16(irc_bytes_two(all, p + v * $bytes), one));
                 }
             }
-            words += w->groups - one_by_one;
+            turned += w->groups - one_by_one;
             p += (w->groups - one_by_one) * 4 * $NR;
             order = places + 4 * w->groups;
         }
     }
     EACH(i < R, v < $NV) $store(sums + i * $NR + v * $lanes, acc[i][v]);
-    if (words) ${tile}_words[R - 1](a, at, w, panel, sums);
+    if (turned) ${tile}_turned[R - 1](a, at, w, panel, sums);
 }
 """
 
-_WORDS = """
-/* Adds to sums[R][$NR] what fours that do not fit by themselves make: apart from the others, as it takes so many
+_TURNED = """
+/* Adds to sums[R][$NR] what fours make that do not fit by themselves: apart from the others, as it takes so many
    registers that GCC would keep sums in memory in their loops, too. */
-IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w, const int8_t *restrict panel,
-                                int32_t *restrict sums) {
+IRC_APART void ${tile}_turned_$R(const $E *a, const int64_t *at, const irc_bytes_walk *w,
+                                 const int8_t *restrict panel, int32_t *restrict sums) {
     $V acc[$R][$NV];
-    /* Even and odd weights as words of a four, but for its first vector: no registers are left. */
-    int16_t kept[2][$NV][$bytes / 2] __attribute__((aligned($bytes)));
-    EACH(i < $R, v < $NV) acc[i][v] = $load(sums + i * $NR + v * $lanes);
-    const int8_t *order = panel + 8 * $NR, *of_tap = order + irc_bytes_order_size(w);
+    for (int v = 0; v < $NV; v++) {
+        const $V more = $load(panel + ((2 + w->level) * $NV + v) * $bytes);
+        EACH(i < $R) acc[i][v] = ${mm}_add_epi32($load(sums + i * $NR + v * $lanes), more);
+    }
+    const int8_t *order = panel + $head * $NR, *of_tap = order + irc_bytes_order_size(w);
     const $E *x[$R];
     EACH(i < $R) x[i] = a + at[i];
     for (int64_t r = 0; r < w->rows; r++) {
@@ -176,19 +185,15 @@ IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_
             for (; j < w->groups; j++) {
                 const int8_t *const p = of_tap + 4 * $NR * j;
                 const int64_t k = tap + irc_bytes_order_at(places, j);
-                EACH(v < $NV) $store(kept[0][v], ${mm}_srai_epi16(${mm}_slli_epi16($load(p + v * $bytes), 8), 8));
-                EACH(v < $NV) $store(kept[1][v], ${mm}_srai_epi16($load(p + v * $bytes), 8));
-                const $V first = $load(kept[0][0]), second = $load(kept[1][0]);
+                $V turn[$NV], size[$NV];
+                EACH(v < $NV) turn[v] = irc_bytes_turn($load(p + v * $bytes));
+                EACH(v < $NV) size[v] = ${mm}_abs_epi8($load(p + v * $bytes));
                 IRC_FULL_UNROLL
                 for (int i = 0; i < $R; i++) {
-                    const $V all = irc_bytes_four(x[i] + k), even = irc_bytes_even(all), odd = ${mm}_srli_epi16(all, 8);
-                    irc_bytes_add(&acc[i][0], ${mm}_madd_epi16(even, first));
-                    irc_bytes_add(&acc[i][0], ${mm}_madd_epi16(odd, second));
+                    const $V all = irc_bytes_four(x[i] + k);
                     IRC_FULL_UNROLL
-                    for (int v = 1; v < $NV; v++) {
-                        irc_bytes_add(&acc[i][v], irc_bytes_two_words(even, kept[0][v]));
-                        irc_bytes_add(&acc[i][v], irc_bytes_two_words(odd, kept[1][v]));
-                    }
+                    for (int v = 0; v < $NV; v++)
+                        irc_bytes_add_twos(&acc[i][v], ${mm}_maddubs_epi16(size[v], ${mm}_xor_si256(all, turn[v])));
                 }
             }
             order = places + 4 * w->groups;
@@ -199,17 +204,16 @@ IRC_APART void ${tile}_words_$R(const $E *a, const int64_t *at, const irc_bytes_
 }
 """
 
-_WORDS_OF = """
-static void (*const ${tile}_words[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *,
-                                     int32_t *) = {$table};
+_TURNED_OF = """
+static void (*const ${tile}_turned[])(const $E *, const int64_t *, const irc_bytes_walk *, const int8_t *,
+                                      int32_t *) = {$table};
 """
 
 
 def order() -> Piece:
     """Print what reads the order of a panel, fours of bytes, and how large they are."""
-    return piece(
-        "IRC_BYTES_ORDER", _ORDER, ends=ENDS, line=LINE, level=LEVEL, levels=LEVELS, low=", ".join(["255"] * 16)
-    )
+    given = {"ones": ", ".join(["1"] * 16), "highest": ", ".join(["128"] * 32)}
+    return piece("IRC_BYTES_ORDER", _ORDER, ends=ENDS, line=LINE, level=LEVEL, levels=LEVELS, **given)
 
 
 def crowded(weights: Array) -> float:
@@ -247,7 +251,7 @@ class SaturatingTile(BytesTile):
     @property
     def names(self) -> dict[str, Any]:
         mm = self.prefix
-        return super().names | {"mm": mm, "ends": ENDS, "ahead": "", "ahead_parameter": ""}
+        return super().names | {"mm": mm, "ends": ENDS, "head": 4 * HEAD, "ahead": "", "ahead_parameter": ""}
 
     @property
     def text(self) -> str:
@@ -255,51 +259,52 @@ class SaturatingTile(BytesTile):
 
     def bodies(self) -> Iterator[Part]:
         for r in range(1, self.rows + 1):
-            yield piece("IRC_WORDS_${tile}_$R", _WORDS, **self.names, R=r)
-        table = ", ".join(f"{self.name}_words_{r}" for r in range(1, self.rows + 1))
-        yield piece("IRC_WORDS_${tile}", _WORDS_OF, **self.names, table=table)
+            yield piece("IRC_TURNED_${tile}_$R", _TURNED, **self.names, R=r)
+        table = ", ".join(f"{self.name}_turned_{r}" for r in range(1, self.rows + 1))
+        yield piece("IRC_TURNED_${tile}", _TURNED_OF, **self.names, table=table)
         yield from super().bodies()
 
     @property
     def size(self) -> str:
-        return f"{8 * self.columns} + irc_bytes_order_size(&w->walk) + {super().body_size}"
+        return f"{HEAD * 4 * self.columns} + irc_bytes_order_size(&w->walk) + {super().body_size}"
 
     def head(self, taps: int, groups: int) -> int:
-        return 8 * self.columns + -(-taps * (groups + ENDS) * 4 // LINE) * LINE
+        return HEAD * 4 * self.columns + -(-taps * (groups + ENDS) * 4 // LINE) * LINE
 
     def panels(self, columns: Array, own: Array | None, taps: int = 1) -> Array:
-        count, _, k = columns.shape
+        count, n, k = columns.shape
         step, groups = STEP[self.unit], k // taps // STEP[self.unit]
-        fours = columns.astype(np.int8).reshape(count, self.columns, taps, groups, step).transpose(0, 2, 3, 1, 4)
+        fours = columns.astype(np.int8).reshape(count, n, taps, groups, step).transpose(0, 2, 3, 1, 4)
         order, ends = _ordered(fours, self.usual)
         ordered = np.take_along_axis(fours, order[..., None, None], 2)
         table = np.concatenate([ends, order * step], 2).astype(np.int32).reshape(count, -1)
         head = np.zeros((count, self.head(taps, groups) // 4), np.int32)
-        head[:, : self.columns] = columns.sum(2, dtype=np.int32)
+        head[:, :n] = columns.sum(2, dtype=np.int32)
         if own is not None:
-            head[:, self.columns : 2 * self.columns] = own.reshape(count, self.columns)
-        head[:, 2 * self.columns : 2 * self.columns + table.shape[1]] = table
+            head[:, n : 2 * n] = own.reshape(count, n)
+        head[:, 2 * n : HEAD * n] = _of_turning(ordered, ends[..., 1::2]).reshape(count, -1)
+        head[:, HEAD * n : HEAD * n + table.shape[1]] = table
         body = np.ascontiguousarray(ordered).reshape(count, -1)
         return np.concatenate([head.view(np.int8), body], 1).reshape(-1)
 
     def unpanelled(self, flat: Array, count: int, groups: int, taps: int = 1) -> tuple[Array, Array]:
-        step, per = STEP[self.unit], groups // taps
+        step, per, n = STEP[self.unit], groups // taps, self.columns
         start = self.head(taps, per)
-        whole = flat[: count * (start + groups * self.columns * 4)].reshape(count, -1)
+        whole = flat[: count * (start + groups * n * 4)].reshape(count, -1)
         head = np.ascontiguousarray(whole[:, :start]).view(np.int32)
-        own = head[:, self.columns : 2 * self.columns]
-        table = head[:, 2 * self.columns :][:, : taps * (per + ENDS)].reshape(count, taps, -1)
+        table = head[:, HEAD * n :][:, : taps * (per + ENDS)].reshape(count, taps, -1)
         order = table[..., ENDS:].astype(np.int64) // step
-        ordered = whole[:, start:].reshape(count, taps, per, self.columns, step)
+        ordered = whole[:, start:].reshape(count, taps, per, n, step)
         fours = np.zeros_like(ordered)
         np.put_along_axis(fours, order[..., None, None], ordered, 2)
-        return fours.transpose(0, 3, 1, 2, 4).reshape(count, self.columns, -1), np.ascontiguousarray(own)
+        columns = fours.transpose(0, 3, 1, 2, 4).reshape(count, n, -1)
+        return columns, np.ascontiguousarray(head[:, n : 2 * n])
 
 
 def _ordered(fours: Array, usual: int) -> tuple[Array, Array]:
     """Choose the order of fours[panel, tap, four, column, byte], and find the ends of both kinds at each level.
 
-    Fours come in pairs of partners; first those that are not words where the largest byte is `usual` at most, then by
+    Fours come in pairs of partners; first those that are not turned where the largest byte is `usual` at most, then by
     the sums of both.
     """
     count, taps, groups = fours.shape[:3]
@@ -315,3 +320,14 @@ def _ordered(fours: Array, usual: int) -> tuple[Array, Array]:
     most = np.take_along_axis(sums.max(2), order, 1)
     ends = np.stack([2 * _beyond(np.take_along_axis(both, by, 1)), _beyond(most)], -1)
     return order.reshape(count, taps, groups), ends.reshape(count, taps, ENDS)
+
+
+def _of_turning(fours: Array, turned: Array) -> Array:
+    """Compute what is added to the sums of each column at each level, where so many fours of each tap are turned.
+
+    fours[panel, tap, four, column, byte], turned[panel, tap, level]: [panel, level, column].
+    """
+    each = np.where(fours < 0, MOST - 1, MOST) * fours.astype(np.int32)
+    ends = np.cumsum(each.sum(4, dtype=np.int32)[:, :, ::-1], axis=2, dtype=np.int32)
+    ends = np.concatenate([np.zeros_like(ends[:, :, :1]), ends], 2)
+    return np.take_along_axis(ends, turned[..., None], 2).sum(1, dtype=np.int32)
