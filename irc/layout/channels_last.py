@@ -39,7 +39,7 @@ from irc.ops.resize import Resize
 from irc.ops.slice import Slice, StridedSlice
 from irc.passes import simplify
 from irc.passes.replace import replace_value
-from irc.selection.layouts import channels_first_pays, channels_last_pays, strided_product_pays
+from irc.selection.layouts import channels_first_pays, channels_last_pays, product_pays, strided_product_pays
 from irc.selection.residency import constant_bytes
 from irc.selection.selector import worthwhile
 
@@ -420,7 +420,8 @@ def _has_order(node: Node | None, order: Callable[[int], tuple[int, ...]]) -> bo
 
 def _alone_pays(node: Node, isa: Isa, precision: str, weights: int) -> bool:
     """Tell whether a Conv is worth rearranging its input and its output."""
-    return not _is_product(node) and channels_last_pays(node, isa, precision, weights)
+    pays = product_pays if _is_product(node) else channels_last_pays
+    return pays(node, isa, precision, weights)
 
 
 def _is_of_volumes(node: Node) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from irc.ir.dim import product
+from irc.ir.dim import Dim, product
 from irc.ir.graph import Node
 from irc.kernels import Isa
 from irc.kernels.conv.problem import ConvProblem
@@ -19,6 +19,9 @@ from irc.ops.conv import Conv
 from irc.selection.planes import planes_of
 from irc.selection.residency import residency
 
+RETURNED = 1.2
+"""Cycles to move an element of a product's operand or result from or to where the pixels of a channel stand together:
+fewer with one thread, but with two it is hardly faster."""
 LAYOUTS: tuple[Layout, Layout] = ("nchw", "nhwc")
 
 
@@ -38,6 +41,27 @@ def channels_last_pays(node: Node, isa: Isa, precision: str, weights: int | None
         batch, _, depth, *_ = node.outputs[0].shape
         moved += likely(product((batch, depth, *x.shape[3:], x.shape[1], w.shape[2])))
     return last is not None and (first is None or last + moved * MOVED < first)
+
+
+def product_pays(node: Node, isa: Isa, precision: str, weights: int | None = None) -> bool:
+    """Tell whether a Conv of single pixels between tensors with the channels first is faster as a product of pixels.
+
+    weights: the bytes of all constants.  The pixels of a small plane fill the last vector of a row badly, or all; as
+    rows of a product they fill none, channels do.  The pixels of one image are read where they stand.
+    """
+    (x, w, *_), y = node.operands, node.outputs[0]
+    first, rows, epilogue = (
+        cycles_in("nchw", node, isa, precision, weights),
+        product(x.shape[2:]),
+        Epilogue(acc(x.dtype)),
+    )
+    several = x.shape[0] != 1
+    problem = GemmProblem.contiguous(epilogue, rows * x.shape[0], w.shape[0], w.shape[1], True, precision)
+    if not several:
+        problem = replace(problem, a=(*problem.a[:2], Dim.of(1), rows))
+    moved = sum(likely(product(v.shape)) for v in ([x, y] if several else [y]))
+    first = cycles_in("nchw", node, isa, precision, weights)
+    return first is None or cycles_of_product(problem, isa) + moved * RETURNED < first
 
 
 def channels_first_pays(node: Node, isa: Isa, precision: str, weights: int | None = None) -> bool:

@@ -300,6 +300,18 @@ def test_alone_where_it_pays(isa: str) -> None:
     assert [n.op.name for n in graph.nodes] == ["Transpose", "ChannelsLast", "Transpose"]
 
 
+@pytest.mark.parametrize(("batch", "side", "products"), [(1, 7, 1), (4, 5, 1), (1, 28, 0)])
+def test_single_pixels_of_a_small_plane_are_a_product(batch: int, side: int, products: int) -> None:
+    """Of one alone, 49 pixels fill four vectors badly, which 512 channels fill well; 784 pixels need not be moved."""
+    x = random(batch, 512, side, side)
+    graph = graph_of(lambda b, x: conv(b, x, 512, size=1), x)
+    wanted = evaluate(graph, {graph.inputs[0]: x})[0]
+    assert bool(channels_last.run(graph, ISAS["avx512"])) == bool(products) and not problems(graph)
+    assert [n.op.name for n in graph.nodes].count("MatMul") == products
+    (got,) = evaluate(graph, {graph.inputs[0]: x})
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6 * np.abs(wanted).max())
+
+
 def test_each_alone() -> None:
     """Windows along a sequence, one of each head, between products that do not follow them into a layout."""
 

@@ -56,6 +56,7 @@ TILES, RUNS = 64, 8  # of a row at most, or runs of equal ones: each kind is a f
 AHEAD, WIDE = 4, 3  # channels that X is fetched ahead, in tiles of so many vectors at most: wider ones meet less of it
 ROW, ROW_IN_HALVES = 2.0, 1.0  # cycles for a row of taps besides its products
 ROW_OF_FEW = 4.0  # the same in halves of a tile of few pixels
+ROW_OF_FEW_TAPS_IN_HALVES = 2.0  # of one tap of a plane; of more pixels none
 ROW_OF_FEWEST_IN_HALVES = 6.0  # and of fewer still, in volumes, whose rows and planes are loops of few rounds
 ROW_OF_ONE_TAP_IN_HALVES = 11.0  # of a channel of a volume that meets one tap
 ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
@@ -165,7 +166,8 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         if in_halves(t.isa):
             reached, row = REACHED_IN_HALVES, ROW_OF_FEW if t.rows < FEW else ROW_IN_HALVES
             row = ROW_OF_FEWEST_IN_HALVES if t.rows < FEWEST and p.is_volume else row
-            row = 0.0 if plane and p.window[1] == 1 and t.rows >= FEW else row  # of one tap
+            if plane and p.window[1] == 1 and t.rows >= FEWEST:
+                row = 0.0 if t.rows >= FEW else ROW_OF_FEW_TAPS_IN_HALVES
         if p.is_volume and p.taps == 1 and (in_halves(t.isa) or is_half(t.isa)):
             row = ROW_OF_ONE_TAP_IN_HALVES
         return taps / reached[t.vectors] + row * len(cut.starts)
