@@ -61,6 +61,7 @@ ROW_OF_FEWEST_IN_HALVES = 6.0  # and of fewer still, in volumes, whose rows and 
 ROW_OF_ONE_TAP_IN_HALVES = 11.0  # of a channel of a volume that meets one tap
 ROW_OF_FEWEST = 8.0  # and in whole vectors of fewer still, in planes: their products are over before the next row's
 FEW, FEWEST = 8, 6
+HELD, FAR = 8, 3.0  # of an input that is larger than so many second caches, bytes that windows of one tap read a cycle
 TURN = 0.5  # cycles to turn round and store a sum
 
 
@@ -142,7 +143,14 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
         products = rows * (each[0] * (panels - len(cuts) + 1) + sum(each[1:])) * p.ic
         turned = TURN * p.pixels * outputs + (p.pixels * p.channels * costs.pack if self.depthwise else 0)
         size = groups * self._padded(outputs) * p.ic * p.taps * t.dtype.itemsize
+        if p.taps == 1:
+            products += panels * self._read_from_far(p)
         return p.images * (groups * (products + turned)) + p.waiting(t.isa, size) * self._readings(p, size)
+
+    def _read_from_far(self, problem: ConvProblem) -> float:
+        """Estimate the cycles to read a group's input in short pieces of all channels' planes, if no cache holds it."""
+        size = likely(problem.depth.size * problem.size[0] * problem.size[1]) * problem.ic * self.tile.dtype.itemsize
+        return size / FAR if size > HELD * self.tile.isa.l2 else 0.0
 
     def _row_cycles(self, cut: RowOfTiles, problem: ConvProblem) -> float:
         """Estimate the cycles of a row of taps of one channel, for a row of the result and a panel."""
