@@ -6,7 +6,9 @@ from irc.ir.graph import Graph
 from irc.kernels.core.isa import Isa
 
 LAST_CACHE = 3 << 20
-"""Bytes of a model's constants of which the last cache of a processor holds four times as many, as they are packed."""
+"""Bytes of a model's constants of which the last cache of a processor holds four times as many."""
+PACKED = 4
+"""Times as many bytes that Winograd's algorithm makes of weights."""
 
 
 def constant_bytes(graph: Graph) -> int:
@@ -17,4 +19,6 @@ def constant_bytes(graph: Graph) -> int:
 
 def residency(weights: int | None, isa: Isa) -> dict[str, bool]:
     """Say of a `ConvProblem` in which cache a run finds as many bytes of a model's constants; in none if unknown."""
-    return {} if weights is None else {"resident": weights <= isa.l2, "near": weights <= LAST_CACHE}
+    if weights is None:
+        return {}
+    return {"resident": weights <= isa.l2, "near": weights <= LAST_CACHE, "cached": weights <= PACKED * LAST_CACHE}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from irc.ir.dim import Dim, DimLike
-from irc.kernels.core.costs import SECOND_CACHE, costs_of
+from irc.kernels.core.costs import LAST_CACHE, SECOND_CACHE, costs_of
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import Layout, Pair, Problem, likely_extent, likely_images
@@ -40,7 +40,8 @@ class ConvProblem(Problem):
     images, channels, rows and pixels; y: along images, channels and pixels, its rows follow one another.
     slots: strides of the epilogue's operands along images and the epilogue's rows: these are channels in "nchw", with
     pixels as columns, and pixels in "nhwc", with channels as columns.  resident: whether the model has so few constants
-    that the weights are in the second cache when they are read; near: that they are in the last one.
+    that the weights are in the second cache when they are read; cached: that they are in the last one; near: that they
+    are there even as Winograd's algorithm packs them.
     """
 
     layout: Layout
@@ -61,6 +62,7 @@ class ConvProblem(Problem):
     depth: Depth = FLAT
     resident: bool = False
     near: bool = False
+    cached: bool = False
 
     @classmethod
     def contiguous(
@@ -212,8 +214,13 @@ class ConvProblem(Problem):
         return float(products.sum()) / (taps * int(result))
 
     def waiting(self, isa: Isa, size: int) -> float:
-        """Estimate the cycles that a call waits for this many bytes of packed weights: in no cache, or the second."""
-        return size / (SECOND_CACHE if self.resident else costs_of(isa).stream)
+        """Estimate the cycles that a call waits for this many bytes of packed weights, wherever they are.
+
+        In the last cache those of windows of several taps with strides count as there: what others are compared with,
+        Winograd's algorithm and products, is calibrated as if weights came from memory.
+        """
+        cached = self.cached and self.strides != (1, 1) and self.taps > 1
+        return size / (SECOND_CACHE if self.resident else LAST_CACHE if cached else costs_of(isa).stream)
 
 
 @dataclass(frozen=True)

@@ -194,6 +194,8 @@ FIRST_CACHE_HOLDS = 32 << 10
 """Bytes, on the processors with the smallest ones."""
 SECOND_CACHE = 48.0
 """Bytes a cycle of operands that are in the second cache."""
+LAST_CACHE = 40.0
+"""The same in the last cache, from which constants come ahead of their use (Zen 4)."""
 LOADS = 2.0
 """Vectors loaded a cycle, and folded on the way."""
 WIDENED_FLOATS = 1 << 18
