@@ -334,13 +334,15 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             for i, (begin, ranges) in enumerate(kinds)
         ]
         block = "" if self.depthwise else volume_text.DENSE
+        one = volume_text.ADD_PLANES if self.depthwise else volume_text.ADD_THREE if t.vectors == 3 else volume_text.ADD
+        given["add"] = fill(one, **given)
         return "".join((fill(volume_text.TAP, **given), *windows, fill(volume_text.FINISH + block, **given)))
 
     def _constants(self) -> dict[str, Any]:
         """Return the constants of the geometry by their names in the templates."""
         t, (iw, ow, kw, sw, dw, pw) = self.tile, self.row
         step = t.lanes if self.depthwise else 1
-        at, v = f"x + r * {sw * step}", names(t)["V"]
+        at = f"x + r * {sw * step}"
         return {
             "S": self.symbol,
             "P": self.symbol,
@@ -354,9 +356,7 @@ class VolumeConvKernel(ChannelsFirstKernel[ConvProblem]):
             "PW": pw,
             "DW": dw,
             "XS": step,
-            "add": f"acc[r][v] += {v}_load({at}) * b[v]"
-            if self.depthwise
-            else f"{v}_add_product(&acc[r][v], *({at}), b[v])",
+            "at": at,
             "where": "(front + d0 * g->dilation_d) % ((g->kd - 1) * g->dilation_d + 1) * o->plane"
             if self.depthwise
             else f"(front + d0 * g->dilation_d) * (g->ih * {iw})",

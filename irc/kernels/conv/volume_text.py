@@ -34,10 +34,13 @@ IRC_INLINE void ${P}_tap($V acc[$R][$NV], const int lo, const int hi, const $T *
     EACH(v < $NV) b[v] = ${V}_load_kept(w + v * $L);
     IRC_FULL_UNROLL
     for (int r = lo; r < hi; r++) {
-        EACH(v < $NV) $add;
-    }
+$add    }
 }
 """
+
+ADD = "        EACH(v < $NV) ${V}_add_product(&acc[r][v], *($at), b[v]);\n"
+ADD_THREE = "        ${V}_add_three_products(acc[r], $at, b);\n"
+ADD_PLANES = "        EACH(v < $NV) acc[r][v] += ${V}_load($at) * b[v];\n"
 
 WINDOW = """
 /* The planes and rows of taps of U channels, of tiles of kind $kind; alone: there is one row. */

@@ -193,6 +193,25 @@ IRC_INLINE void ${V}_add_product(${V} *sum, $T x, ${V} y) {
         ("${V}_add_product",),
     ),
     (
+        "IRC_VECTOR_${V}_add_three_products",
+        """\
+/* sums[i] += *x * y[i] for i < 3: twelve sums, three operands and x are all the registers that there are, of which GCC
+   would lose one to an x that it loads too early. */
+IRC_INLINE void ${V}_add_three_products(${V} *sums, const $T *x, const ${V} *y) {
+#if defined(__FMA__) && !defined(__AVX512F__) && $bytes == 32
+    ${V} all;
+    __asm__("vbroadcast$single %4, %3; vfmadd231$packed %5, %3, %0; vfmadd231$packed %6, %3, %1; "
+            "vfmadd231$packed %7, %3, %2"
+            : "+x"(sums[0]), "+x"(sums[1]), "+x"(sums[2]), "=&x"(all)
+            : "m"(*x), "x"(y[0]), "x"(y[1]), "x"(y[2]));
+#else
+    EACH(i < 3) ${V}_add_product(&sums[i], *x, y[i]);
+#endif
+}
+""",
+        ("${V}_add_three_products",),
+    ),
+    (
         "IRC_VECTOR_${V}_load_between",
         """\
 /* The lanes low to high - 1 of memory, the others of `other`; nothing else is read: one instruction on x86, while
@@ -376,6 +395,7 @@ def vector_type(lanes: int, dtype: DType) -> tuple[Piece, ...]:
         "I": integer,
         "L": lanes,
         "packed": "ps" if dtype.name == "f32" else "pd",
+        "single": "ss" if dtype.name == "f32" else "sd",
         "bytes": lanes * dtype.itemsize,
         "numbers": ", ".join(map(str, range(lanes))),
         "size": dtype.itemsize,
