@@ -50,12 +50,7 @@ def product_pays(node: Node, isa: Isa, precision: str, weights: int | None = Non
     rows of a product they fill none, channels do.  The pixels of one image are read where they stand.
     """
     (x, w, *_), y = node.operands, node.outputs[0]
-    first, rows, epilogue = (
-        cycles_in("nchw", node, isa, precision, weights),
-        product(x.shape[2:]),
-        Epilogue(acc(x.dtype)),
-    )
-    several = x.shape[0] != 1
+    rows, several, epilogue = product(x.shape[2:]), x.shape[0] != 1, Epilogue(acc(x.dtype))
     problem = GemmProblem.contiguous(epilogue, rows * x.shape[0], w.shape[0], w.shape[1], True, precision)
     if not several:
         problem = replace(problem, a=(*problem.a[:2], Dim.of(1), rows))

@@ -5,8 +5,8 @@ import math
 from irc.ir.graph import Graph
 from irc.kernels.core.isa import Isa
 
-LAST_CACHE = 3 << 20
-"""Bytes of a model's constants of which the last cache of a processor holds four times as many."""
+LAST_CACHE_HOLDS = 12 << 20
+"""Bytes of a model's constants, at most, that the last cache of a processor holds."""
 PACKED = 4
 """Times as many bytes that Winograd's algorithm makes of weights."""
 
@@ -21,4 +21,5 @@ def residency(weights: int | None, isa: Isa) -> dict[str, bool]:
     """Say of a `ConvProblem` in which cache a run finds as many bytes of a model's constants; in none if unknown."""
     if weights is None:
         return {}
-    return {"resident": weights <= isa.l2, "near": weights <= LAST_CACHE, "cached": weights <= PACKED * LAST_CACHE}
+    held = {"cached": weights <= LAST_CACHE_HOLDS, "near": PACKED * weights <= LAST_CACHE_HOLDS}
+    return held | {"resident": weights <= isa.l2}

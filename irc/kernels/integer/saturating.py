@@ -41,7 +41,8 @@ USUAL, USUAL_AROUND_ZERO = 231, 255
 where bytes lie on both sides of a zero point."""
 LINE = 64
 """The fours begin at a multiple of so many bytes."""
-
+HIGHEST = 128
+"""The highest bit of a byte of x."""
 HEAD = 2 + LEVELS
 """Numbers for each column in front of a panel's order."""
 
@@ -327,7 +328,7 @@ def _of_turning(fours: Array, turned: Array) -> Array:
 
     fours[panel, tap, four, column, byte], turned[panel, tap, level]: [panel, level, column].
     """
-    each = np.where(fours < 0, MOST - 1, MOST) * fours.astype(np.int32)
+    each = np.where(fours < 0, HIGHEST - 1, HIGHEST) * fours.astype(np.int32)
     ends = np.cumsum(each.sum(4, dtype=np.int32)[:, :, ::-1], axis=2, dtype=np.int32)
     ends = np.concatenate([np.zeros_like(ends[:, :, :1]), ends], 2)
     return np.take_along_axis(ends, turned[..., None], 2).sum(1, dtype=np.int32)
