@@ -26,6 +26,7 @@ from irc.kernels.core.base import Array, Packed, Sizes
 from irc.kernels.core.costs import SPAN, SPAN_STRIDED, WAY, costs_of, in_halves, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import C_TYPES, Isa, vector_name, vector_type
+from irc.kernels.core.panels import pack_panels
 from irc.kernels.core.problem import likely, likely_extent
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol
@@ -154,26 +155,6 @@ IRC_INLINE int ${S}_next(const ${S}_rows *r, int64_t at, int64_t end, int64_t *b
     return from < r->end && from < end;
 }
 
-/* Pixels p0 to p1 of all panels of windows of one pixel, and rows k0 to k1 of the matrix X: of a row long pieces, as it
-   may come from far. */
-static void ${S}_copy(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k1, $T *to) {
-    const int64_t panel = (k1 - k0) * $NR, n = p1 - p0, later = $rows_ahead * g->x_channel;
-    const $T *from = x + k0 * g->x_channel + p0;
-    for (int64_t c = k0; c < k1; c++, from += g->x_channel, to += $NR) {
-        $T *out = to;
-        int64_t p = 0;
-        for (; p + $NR <= n; p += $NR, out += panel) {
-            IRC_FULL_UNROLL
-            for (int line = 0; line < $NR * $size; line += 64) __builtin_prefetch(from + later + p + line / $size);
-            EACH(w < $NV) ${V}_store(out + w * $L, ${V}_load(from + p + w * $L));
-        }
-        for (int w = 0; p < n && w < $NV; w++) {
-            const int64_t part = n - p - w * $L;
-            ${V}_store(out + w * $L, part > 0 ? ${V}_load_part(from + p + w * $L, part < $L ? part : $L) : ($V){0});
-        }
-    }
-}
-
 $shifted/* Pixels p0 to p1 of one panel and rows k0 to k1 of the matrix X, as [k][$NR]. */
 static void ${S}_gather(const ${S}_args *g, const $T *x, int64_t p0, int64_t p1, int64_t k0, int64_t k1, $T *to) {
     const int64_t z0 = p0 / (g->oh * g->ow), y0 = p0 / g->ow % g->oh, x0 = p0 % g->ow;
@@ -233,12 +214,13 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const ${S}_plan *p
     const int64_t step = count ? (depth + count - 1) / count : 0;
     ${S}_rows needed[$NPB];
     for (int64_t p = p0; p < p1; p += $NR) needed[(p - p0) / $NR] = ${S}_needed(g, p, p + $NR < p1 ? p + $NR : p1);
+    /* windows of one pixel, which stand in one row */
     const int lone = depth == g->ic && g->iw == g->ow && g->ih == 1 && g->oh == 1 && g->id == 1 && g->od == 1
                      && !g->pad_w && !g->pad_h && !g->pad_d;
     int64_t k0 = 0, from, to, next = 0, next_to = 0;
     do {
         const int64_t k = depth - k0 < step ? depth - k0 : step, k1 = k0 + k;
-        if (lone) ${S}_copy(g, x, p0, p1, k0, k1, packed);
+        if (lone) ${V}_panels_$NV(x + k0 * g->x_channel + p0, g->x_channel, p1 - p0, k, k, packed);
         for (int64_t p = p0; p < p1 && !lone; p += $NR)
             for (to = k0; ${S}_next(needed + (p - p0) / $NR, to, k1, &from, &to);)
                 ${S}_gather(g, x, p, p + $NR < p1 ? p + $NR : p1, from, to, packed + (p - p0) * k + (from - k0) * $NR);
@@ -480,6 +462,7 @@ class NchwConvKernel(ChannelsFirstKernel[ConvProblem]):
             prelude(t, self.epilogue),
             DIVIDE,
             *(vector_type(n, t.dtype) for n in lanes),
+            pack_panels(t),
             bodies(t, variants),
             block(s, t, self.epilogue, variants),
             fill(_SPAN, **given, stride=self.stride or "stride", cases=f"    {cases}\n" if cases else ""),

@@ -27,6 +27,7 @@ from irc.kernels.core.costs import (
     tile_cycles,
 )
 from irc.kernels.core.isa import Isa
+from irc.kernels.core.panels import AHEAD, pack_panels
 from irc.kernels.core.problem import likely
 from irc.kernels.core.registry import kernel
 from irc.kernels.core.text import Part, fill, symbol, tile_body
@@ -47,8 +48,6 @@ SUMS_WAITING = 1 << 16
 COLUMNS_PER_TASK = 64
 SHORTEST_SUM = 64
 """Products added up before a sum is stored, at least: as many columns as then fit on the stack are packed at once."""
-AHEAD = 8
-"""Rows of B: how far its fetching is ahead where it is packed."""
 ROWS_AT_ONCE, PIECE = 16, 8192
 """Rows of B that a single tile reads at once where they stand, at least; elements, while there are fewer."""
 TURNED = 3
@@ -112,20 +111,8 @@ _FETCH = """\
 _BODY = """
 /* k rows of `columns` columns of B in panels `step` rows apart, anything behind the last column. */
 static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t k, int64_t step, $T *to) {
-    if (g->b_col == 1) { /* row by row: they may come from far */
-        for (int64_t j = 0; j < k; j++, b += g->b_row, to += $NR) {
-            int64_t col = 0;
-            for (; col + $NR <= columns; col += $NR) {
-                IRC_FULL_UNROLL
-                for (int line = 0; line < $NR * $size; line += 64)
-                    __builtin_prefetch(b + $far * g->b_row + col + line / $size);
-                EACH(w < $NV) ${V}_store(to + col * step + w * $L, ${V}_load(b + col + w * $L));
-            }
-            for (int w = 0; col < columns && w < $NV; w++) {
-                const int64_t part = columns - col - w * $L;
-                ${V}_store(to + col * step + w * $L, part > 0 ? ${V}_load_part(b + col + w * $L, part) : ($V){0});
-            }
-        }
+    if (g->b_col == 1) {
+        ${V}_panels_$NV(b, g->b_row, columns, k, step, to);
         return;
     }
     for (int64_t col = 0; col < columns; col += $NR, b += $NR * g->b_col, to += $NR * step) {
@@ -347,6 +334,7 @@ class StripsGemmKernel(TiledGemmKernel):
             tile_body(body, _TILE, **given, **_steps(given)),
             *in_place.instances(t, body, variants, _B, _FETCHES),
             *packing_columns(s, t),
+            pack_panels(t),
             in_place.block(s, t, body, self.epilogue, variants, _B, _FETCHES),
             fill(_BODY, **given, **self.interface, slot_starts=self.slot_starts()),
         ]
