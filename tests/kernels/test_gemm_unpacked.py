@@ -116,12 +116,14 @@ def test_segments(tmp_path: Path, isa: str, constant: bool, fused: bool, dtype: 
     ],
 )
 def test_strips(tmp_path: Path, isa: str, tile: tuple[int, int], fused: bool, dtype: DType) -> None:
-    """Columns and depth at and beside what is packed at once."""
+    """Columns and depth at and beside what is packed at once; rows that share lines of the first cache."""
     kernel = StripsGemmKernel.design(ISAS[isa], dtype, M, M, residual() if fused else plain(dtype), False, tile)
     lib = build(tmp_path, [kernel])
     for (m, k), n in itertools.product(SIZES, (1, 7, 16, 33, 130)):
         run(lib, kernel, (m, k, n), transposed=n in (16, 33))
-    for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17), (1100, 300, 70)):
+    for sizes in ((3, 200, 600), (40, 700, 300), (29, 0, 17), (1100, 300, 70), (50, 600, kernel.tile.panel)):
+        run(lib, kernel, sizes)
+    for sizes in ((50, 1021, 77), (27, 2045, 300), (230, 1021, kernel.tile.panel)):
         run(lib, kernel, sizes)
 
 
@@ -177,7 +179,7 @@ def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:
     kernels = [dots("avx512", 67, 6, True), dots("avx512", 67, 6, False), strips]
     lib = build(tmp_path, kernels)
     for kernel in kernels:
-        for sizes in ((100, 300, 67), (5, 3000, 67), *([(150, 700, 300)] if kernel is strips else [])):
+        for sizes in ((100, 300, 67), (5, 3000, 67), *([(150, 700, 300), (90, 1021, 77)] if kernel is strips else [])):
             alone = run(lib, kernel, sizes)
             for chunk in (1, 2, 5):
                 pool = Pool(chunk)

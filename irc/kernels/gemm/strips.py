@@ -1,8 +1,9 @@
 """Matrix product with a B that is not constant, C[m, n] = epilogue(A[m, k] · B[k, n]): nothing is packed beforehand.
 
-A tile reads its rows of A where they stand, by broadcasts.  Of B a block, as many columns and as much of k as stay in
-the second cache, is packed on the stack, row by row, where all tiles of rows of a task meet it; a single tile reads B
-where it stands, some rows of B at a time.  Between blocks of k the sums stand in C.
+A tile reads its rows of A where they stand, by broadcasts; many that share lines of the first cache are copied.  Of B a
+block, as many columns and as much of k as stay in the second cache, is packed on the stack, where all tiles of rows of
+a task meet it: by the first one, while it multiplies, where the columns of a row are contiguous.  A tile or two read B
+where it stands, a single one some rows of B at a time.  Between blocks of k the sums stand in C.
 
 Threads split the output into ranges of rows × ranges of columns, never k: results do not depend on them.  Of a B with
 as many columns as A has rows each packs and reads a part, else each reads a part of A.
@@ -19,6 +20,7 @@ from irc.ir.dim import Dim
 from irc.ir.types import f32, f64
 from irc.kernels.core.costs import (
     ROW_ENDED,
+    WAY,
     WAYS,
     costs_of,
     halving_functions,
@@ -52,34 +54,43 @@ ROWS_AT_ONCE, PIECE = 16, 8192
 """Rows of B that a single tile reads at once where they stand, at least; elements, while there are fewer."""
 TURNED = 3
 """How many times as long packing takes where the columns of B are contiguous."""
-COLUMNS_AT_ONCE, FETCHED = 128, 0.08
-"""Columns after which A is read again, and the cycles to do so, an element."""
+TILES_IN_PLACE = 2
+"""Tiles of rows that read B where it stands, at most: for more it is packed."""
+COLUMNS_AT_ONCE = 128
+"""Columns whose sums start anew, at most, and do not stand in C meanwhile."""
+FETCHED, AGAIN, MEANWHILE = 0.08, 0.01, 0.8
+"""Cycles to read an element of A, and again for one more panel; of those to pack B, what the first tile takes more."""
 LINE = 64
 """Bytes of a line of the cache."""
-CONFLICTS = ((2 * WAYS, 3.4), (WAYS, 1.6), (WAYS // 2, 1.1))
-"""How many times as long products take of more rows of A than that which are a multiple of WAY apart (Zen 4)."""
+CONFLICT = 1.05
+"""How many times as long products take of more than half of WAYS rows of A that are a multiple of WAY apart (Zen 4)."""
+COPIED, COPY_READ = 0.5, 0.08
+"""Cycles to copy an element of more than WAYS such rows, a tile at a time; and to read it for a panel of columns."""
 
-_B, _FETCHES = {"b": "const $T *", "b_row": "int64_t "}, {"next": "int64_t "}
+_B = {"b": "const $T *", "b_row": "int64_t ", "ahead": "int64_t ", "keep": "$T *"}
+_FETCHES = {"next": "int64_t ", "next_row": "int64_t "}
 _TILE = (
     """\
-typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, const $T *from,
-                         int64_t from_row, $T *to, int64_t to_row, int64_t next);
+typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_row, int64_t ahead,
+                         $T *keep, const $T *from, int64_t from_row, $T *to, int64_t to_row, int64_t next,
+                         int64_t next_row);
 /* to[R][W vectors] = from + A[R][k] * B[k][W vectors], from NULL: 0.  next: elements from A to that of the next tile,
- * which is fetched where B is packed; else 0, and B is fetched. */
+ * whose rows are next_row apart, to fetch it; or 0.  B that is not packed is fetched as many elements ahead, and packed
+ * at `keep`; or not, where these are 0. */
 IRC_INLINE void ${body}(const int R, const int W, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_row, const $T *from, int64_t from_row, $T *to,
-                        int64_t to_row, int64_t next) {
+                        const $T *restrict b, int64_t b_row, int64_t ahead, $T *restrict keep, const $T *from,
+                        int64_t from_row, $T *to, int64_t to_row, int64_t next, int64_t next_row) {
     $V acc[$MR][$NV], odd[$MR][$NV], bv[$NV];
     const int U = R * W < 8 ? 2 : 1; /* few sums: twice as many hide the latency of the additions */
-    const int64_t far = $few * b_row; /* of B where it stands, a block later */
     EACH(i < R, w < W) acc[i][w] = odd[i][w] = ${V}_zeros();
-    for (; b_row == $NR && k >= 4; k -= 4) {
-        if (next && k % $line < 4) irc_fetch_rows(R, a + next, a_row * $size);
+    for (; !keep && b_row == $NR && k >= 4; k -= 4) {
+        if (next && k % $line < 4) irc_fetch_rows(R, a + next, next_row * $size);
         IRC_UNROLL
         for (int s = 0; s < 4; s += U, a += U, b += U * $NR) {
 $packed        }
     }
     for (; k >= U; k -= U, a += U, b += U * b_row) {
+        if (next && k % $line < U) irc_fetch_rows(R, a + next, next_row * $size);
 $apart    }
     if (U == 2) {
         IRC_FULL_UNROLL
@@ -97,15 +108,25 @@ $apart    }
 
 _STEP = """\
         EACH(w < W) bv[w] = ${V}_load_kept(b + w * $L);
-$fetch        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
+$fetch$keep        EACH(i < R, w < W) ${V}_add_product(&acc[i][w], a[i * a_row], bv[w]);
         if (U == 1) continue;
         EACH(w < W) bv[w] = ${V}_load_kept(b + $row + w * $L);
-$fetch_next        EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[i * a_row + 1], bv[w]);
+$fetch_next$keep        EACH(i < R, w < W) ${V}_add_product(&odd[i][w], a[i * a_row + 1], bv[w]);
 """
 
 _FETCH = """\
-        IRC_FULL_UNROLL
-        for (int line = 0; line < W * $L * $size; line += 64) __builtin_prefetch(b + $at + line / $size, 0, 2);
+        if (ahead) {
+            IRC_FULL_UNROLL
+            for (int line = 64; line <= W * $L * $size; line += 64)
+                __builtin_prefetch(b + $at + line / $size - 1, 0, 2);
+        }
+"""
+
+_KEEP = """\
+        if (keep) {
+            EACH(w < W) ${V}_store(keep + w * $L, bv[w]);
+            keep += $NR;
+        }
 """
 
 _BODY = """
@@ -133,33 +154,48 @@ static void ${S}_pack(const ${S}_args *g, const $T *b, int64_t columns, int64_t 
 /* Columns that are packed at once, at most: a single tile of rows waits for B, and reads long pieces of its rows. */
 IRC_INLINE int64_t ${S}_span(const ${S}_args *g) { return g->m <= $MR ? $NT : $NS; }
 
+/* Rows of B at its end behind which, read as whole panels, memory may end. */
+IRC_INLINE int64_t ${S}_last_rows(const ${S}_args *g) {
+    const int64_t behind = ($NR - g->n % $NR) % $NR;
+    int64_t rows = 0;
+    while (rows < g->k && rows * g->b_row < behind) rows++;
+    return rows;
+}
+
 /* Columns col0 to col1 of one matrix whose rows are a single tile: B is read where it stands, some whole rows of these
  * columns at a time.  Behind the last columns the next row is read, too; of the last rows, which have none, a copy. */
 static void ${S}_few(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *last, int64_t col0,
                      int64_t col1) {
-    const int64_t behind = ($NR - g->n % $NR) % $NR, fit = $piece / g->n;
+    const int64_t whole_rows = g->k - ${S}_last_rows(g), fit = $piece / g->n;
     const int64_t at_once = fit < $few ? $few : fit < $sum ? fit : $sum;
-    int64_t copied = 0, k0 = 0;
-    while (copied < g->k && copied * g->b_row < behind) copied++;
+    int64_t k0 = 0;
     do {
-        const int64_t safe = g->k - copied - k0, left = safe > 0 ? safe : g->k - k0, most = safe > 0 ? at_once : $few;
+        const int64_t safe = whole_rows - k0, left = safe > 0 ? safe : g->k - k0, most = safe > 0 ? at_once : $few;
         const int64_t k = left < most ? left : most;
         for (int64_t col = col0; col < col1; col += $NR) {
             const $T *panel = b + k0 * g->b_row + col;
             const int whole = safe > 0 || col1 - col >= $NR;
             if (!whole) ${S}_pack(g, panel, col1 - col, k, k, last);
-            ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR, 0,
-                       k0 > 0, k0 + k >= g->k, 0);
+            ${S}_block(o, (int)g->m, 0, col, k, a + k0, g->a_row, whole ? panel : last, whole ? g->b_row : $NR,
+                       $few * g->b_row, 0, 0, 0, k0 > 0, k0 + k >= g->k, 0);
         }
         k0 += k;
     } while (k0 < g->k);
 }
 
-/* Tiles of rows t0 to t1, columns col0 to col1 of one matrix. */
-static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *panels, int64_t t0,
+/* Elements of own memory for the rows of a tile, if the first cache has room for few lines of such: they are copied. */
+IRC_INLINE int64_t ${S}_copied(const ${S}_args *g) {
+    if ($MR <= $ways || g->m <= $MR || g->a_row % ($way / $size) != 0) return 0;
+    const int64_t k = g->k < $room / $NR ? g->k : $room / $NR;
+    return ($MR * (k + $line) + $line - 1) / $line * $line;
+}
+
+/* Tiles of rows t0 to t1, columns col0 to col1 of one matrix.  The first tile packs what it reads of B: whole panels,
+ * and of a last one whole blocks of k, behind whose rows others stand.  Few tiles read it there again. */
+static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *own, int64_t t0,
                        int64_t t1, int64_t col0, int64_t col1) {
     if (g->m <= $MR && g->b_col == 1) {
-        ${S}_few(g, o, a, b, panels, col0, col1);
+        ${S}_few(g, o, a, b, own, col0, col1);
         return;
     }
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles, span = ${S}_span(g);
@@ -167,22 +203,42 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t wide = g->n < span ? (g->n + $NR - 1) / $NR * $NR : span, fit = $room / wide;
     const int64_t most = fit < $sum ? fit : $sum, blocks = g->k > 0 ? (g->k + most - 1) / most : 1;
     const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
-    const int far = ${S}_is_far(g);
+    const int64_t copied = ${S}_copied(g), whole_rows = g->k - ${S}_last_rows(g);
+    const int64_t whole = g->b_col == 1 ? col0 + (col1 - col0) / $NR * $NR : col0; /* columns of whole panels end */
+    const int far = ${S}_is_far(g), few = t1 - t0 <= $in_place;
+    $T *const panels = own + copied;
     int64_t k0 = 0;
     do {
-        const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep;
-        ${S}_pack(g, b + k0 * g->b_row + col0 * g->b_col, col1 - col0, chunk, chunk, panels);
+        const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep, safe = whole_rows - k0;
+        const int64_t stands = g->b_col != 1 || safe <= 0 ? 0 : safe >= chunk ? chunk : safe / step * step;
+        const $T *const rows = b + k0 * g->b_row;
+        if (whole < col1 && stands < chunk)
+            ${S}_pack(g, rows + stands * g->b_row + whole * g->b_col, col1 - whole, chunk - stands, chunk,
+                      panels + (whole - col0) * chunk + stands * $NR);
         for (int64_t t = t0; t < t1; t++) {
             const int64_t row = t * low + (t < extra ? t : extra);
-            const int height = (int)(low + (t < extra));
-            for (int64_t col = col0; col < col1; col += $NR) {
-                const $T *from = a + row * g->a_row + k0, *panel = panels + (col - col0) * chunk;
+            const int height = (int)(low + (t < extra)), copies = copied && height > $ways;
+            const $T *from = a + row * g->a_row + k0;
+            int64_t a_row = g->a_row, next = t + 1 < t1 ? height * g->a_row : 0;
+            if (copies) {
+                a_row = chunk + $line;
+                for (int i = 0; i < height; i++)
+                    for (int64_t j = 0; j < chunk; j++) own[i * a_row + j] = from[i * g->a_row + j];
+                if (next) next += ((intptr_t)from - (intptr_t)own) / $size;
+                from = own;
+            }
+            for (int64_t col = col0; col < col1; col += $NR, next = 0) {
+                $T *const panel = panels + (col - col0) * chunk;
                 int64_t k1 = 0;
                 do {
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
-                    const int64_t next = t + 1 < t1 && col == col0 ? height * g->a_row : 0;
-                    ${S}_block(o, height, row, col, k, from + k1, g->a_row, panel + k1 * $NR, $NR, next,
-                               k0 + k1 > 0, k0 + k1 + k >= g->k, far);
+                    if ((t == t0 || few) && (col < whole || k1 < stands))
+                        ${S}_block(o, height, row, col, k, from + k1, a_row, rows + k1 * g->b_row + col, g->b_row,
+                                   t == t0 ? $few * g->b_row : 0, few ? 0 : panel + k1 * $NR, next, g->a_row,
+                                   k0 + k1 > 0, k0 + k1 + k >= g->k, far);
+                    else
+                        ${S}_block(o, height, row, col, k, from + k1, a_row, panel + k1 * $NR, $NR, 0, 0, next,
+                                   g->a_row, k0 + k1 > 0, k0 + k1 + k >= g->k, far);
                     k1 += k;
                 } while (k1 < chunk);
             }
@@ -269,17 +325,21 @@ class StripsGemmKernel(TiledGemmKernel):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         costs = costs_of(t.isa)
         times = -(-m // (t.rows * TILES_PER_TASK))
-        columns = n % t.panel if m <= t.rows and problem.b[3] == 1 else n
+        tiles, panels = -(-m // t.rows), -(-n // t.panel)
+        columns = n if tiles > TILES_IN_PLACE or problem.b[3] != 1 else n % t.panel
         packed = columns if columns <= t.lanes else -(-columns // t.panel) * t.panel
-        packing = packed * k * times * (costs.copied if problem.b[3] == 1 else costs.pack)
-        packing += m * k * -(-n // COLUMNS_AT_ONCE) * FETCHED
+        packing = packed * k * times * (costs.copied * MEANWHILE if problem.b[3] == 1 else costs.pack)
+        packing += m * k * (FETCHED + AGAIN * (panels - 1))
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
-        if in_place.rows_conflict(problem):
-            products *= next((times for rows, times in CONFLICTS if min(m, t.rows) > rows), 1.0)
+        height = -(-m // tiles)
+        if in_place.rows_conflict(problem) and tiles > 1 and height > WAYS:
+            packing += m * k * (COPIED + COPY_READ * panels)
+        elif in_place.rows_conflict(problem) and height > WAYS // 2:
+            products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
-            waiting += k * -(-n // t.panel) * costs.met
+            waiting += k * panels * costs.met
         ended = m * ROW_ENDED if n % t.lanes else 0
         ended += m * halving_functions(t.isa, n, t.lanes, len(self.epilogue.functions()))
         return likely(problem.count) * (products + storing_cycles(t.isa, m, n, t.lanes) + packing + waiting + ended)
@@ -292,8 +352,11 @@ class StripsGemmKernel(TiledGemmKernel):
         return Dim.of(0)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
-        panel = self.tile.panel
-        return min(self._room, sizes["k"] * -(-sizes["n"] // panel) * panel) * self.tile.dtype.itemsize
+        panel, line = self.tile.panel, LINE // self.tile.dtype.itemsize
+        copied = -(-self.tile.rows * (min(self._room // panel, sizes["k"]) + line) // line) * line
+        if self.tile.rows <= WAYS or sizes["m"] <= self.tile.rows:
+            copied = 0
+        return (copied + min(self._room, sizes["k"] * -(-sizes["n"] // panel) * panel)) * self.tile.dtype.itemsize
 
     @property
     def _room(self) -> int:
@@ -320,6 +383,9 @@ class StripsGemmKernel(TiledGemmKernel):
             "few": ROWS_AT_ONCE,
             "piece": PIECE,
             "waiting": SUMS_WAITING,
+            "way": WAY,
+            "in_place": TILES_IN_PLACE,
+            "ways": WAYS,
             "line": LINE // t.dtype.itemsize,
             "sum": LONGEST_SUM,
             "room": room,
@@ -357,8 +423,8 @@ def _lengths(problem: GemmProblem, isa: Isa) -> tuple[Isa, ...]:
 
 def _steps(given: Mapping[str, Any]) -> dict[str, str]:
     """Print steps of a tile: where B is packed, four in a loop, and where it stands, which is fetched."""
-    at = {"fetch": "far", "fetch_next": "b_row + far"}
-    packed = fill(_STEP, **given, row=given["NR"], fetch="", fetch_next="")
+    at = {"fetch": "ahead", "fetch_next": "b_row + ahead"}
+    packed = fill(_STEP, **given, row=given["NR"], fetch="", fetch_next="", keep="")
     fetched = {name: fill(_FETCH, **given, at=place) for name, place in at.items()}
-    apart = fill(_STEP, **given, row="b_row", **fetched)
+    apart = fill(_STEP, **given, row="b_row", keep=fill(_KEEP, **given), **fetched)
     return {"packed": indent(packed, " " * 4), "apart": apart}
