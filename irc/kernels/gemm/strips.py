@@ -56,13 +56,15 @@ TURNED = 3
 """How many times as long packing takes where the columns of B are contiguous."""
 TILES_IN_PLACE = 2
 """Tiles of rows that read B where it stands, at most: for more it is packed."""
+SHORTEST_PIECE = 128
+"""Bytes of a row of a panel, from which on tiles read B where its rows are more than WAY bytes apart."""
 COLUMNS_AT_ONCE = 128
 """Columns whose sums start anew, at most, and do not stand in C meanwhile."""
 FETCHED, AGAIN, MEANWHILE = 0.08, 0.01, 0.8
 """Cycles to read an element of A, and again for one more panel; of those to pack B, what the first tile takes more."""
 LINE = 64
 """Bytes of a line of the cache."""
-CONFLICT = 1.05
+CONFLICT = 1.1
 """How many times as long products take of more than half of WAYS rows of A that are a multiple of WAY apart (Zen 4)."""
 COPIED, COPY_READ = 0.5, 0.08
 """Cycles to copy an element of more than WAYS such rows, a tile at a time; and to read it for a panel of columns."""
@@ -191,7 +193,8 @@ IRC_INLINE int64_t ${S}_copied(const ${S}_args *g) {
 }
 
 /* Tiles of rows t0 to t1, columns col0 to col1 of one matrix.  The first tile packs what it reads of B: whole panels,
- * and of a last one whole blocks of k, behind whose rows others stand.  Few tiles read it there again. */
+ * and of a last one whole blocks of k, behind whose rows others stand.  Few tiles read it there again.  Short pieces of
+ * rows that are far apart are packed before, from long ones. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, $T *own, int64_t t0,
                        int64_t t1, int64_t col0, int64_t col1) {
     if (g->m <= $MR && g->b_col == 1) {
@@ -204,13 +207,14 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t most = fit < $sum ? fit : $sum, blocks = g->k > 0 ? (g->k + most - 1) / most : 1;
     const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
     const int64_t copied = ${S}_copied(g), whole_rows = g->k - ${S}_last_rows(g);
-    const int64_t whole = g->b_col == 1 ? col0 + (col1 - col0) / $NR * $NR : col0; /* columns of whole panels end */
+    const int near = g->b_col == 1 && ($NR * $size >= $piece_bytes || g->b_row * $size <= $way);
+    const int64_t whole = near ? col0 + (col1 - col0) / $NR * $NR : col0; /* where whole panels read in place end */
     const int far = ${S}_is_far(g), few = t1 - t0 <= $in_place;
     $T *const panels = own + copied;
     int64_t k0 = 0;
     do {
         const int64_t chunk = g->k - k0 < deep ? g->k - k0 : deep, safe = whole_rows - k0;
-        const int64_t stands = g->b_col != 1 || safe <= 0 ? 0 : safe >= chunk ? chunk : safe / step * step;
+        const int64_t stands = !near || safe <= 0 ? 0 : safe >= chunk ? chunk : safe / step * step;
         const $T *const rows = b + k0 * g->b_row;
         if (whole < col1 && stands < chunk)
             ${S}_pack(g, rows + stands * g->b_row + whole * g->b_col, col1 - whole, chunk - stands, chunk,
@@ -385,6 +389,7 @@ class StripsGemmKernel(TiledGemmKernel):
             "waiting": SUMS_WAITING,
             "way": WAY,
             "in_place": TILES_IN_PLACE,
+            "piece_bytes": SHORTEST_PIECE,
             "ways": WAYS,
             "line": LINE // t.dtype.itemsize,
             "sum": LONGEST_SUM,
