@@ -26,7 +26,7 @@ from irc.kernels.gemm import tasks
 from irc.kernels.gemm.abreast import ABREAST, ONE_ROW
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.skinny import SKINNY, SKINNY_COLUMNS, SKINNY_ROWS
-from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
+from irc.kernels.gemm.tiled import LONGEST_SUM, STARTED, TiledGemmKernel
 from irc.kernels.vector.lanes import square
 
 ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages of memory than are found quickly
@@ -279,7 +279,9 @@ class GemmKernel(TiledGemmKernel):
         few = FEW_ROWS if 1 < m < 4 else 1.0
         packing = packing_cycles(self.tile.isa, m * k, self.tile.dtype.itemsize) * few
         if not self.b_constant:
-            packing += -(-n // self.tile.panel) * self.tile.panel * k * costs.pack + self._packed_apart(problem)
+            panels = -(-n // self.tile.panel)
+            packing += panels * (self.tile.panel * k * costs.pack + -(-m // self.tile.rows) * STARTED)
+            packing += self._packed_apart(problem)
         apart = m * n * self.tile.dtype.itemsize / LINE * costs.stored_apart
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * (packing + apart)
 

@@ -39,7 +39,7 @@ from irc.kernels.gemm import in_place
 from irc.kernels.gemm.packed import packing_columns
 from irc.kernels.gemm.problem import GemmProblem
 from irc.kernels.gemm.tasks import WORTHWHILE
-from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
+from irc.kernels.gemm.tiled import LONGEST_SUM, STARTED, TiledGemmKernel
 
 TILES_PER_TASK = 16
 """Tiles of rows that share a block of B: it is packed again for others."""
@@ -333,7 +333,7 @@ class StripsGemmKernel(TiledGemmKernel):
         columns = n if tiles > TILES_IN_PLACE or problem.b[3] != 1 else n % t.panel
         packed = columns if columns <= t.lanes else -(-columns // t.panel) * t.panel
         packing = packed * k * times * (costs.copied * MEANWHILE if problem.b[3] == 1 else costs.pack)
-        packing += m * k * (FETCHED + AGAIN * (panels - 1))
+        packing += m * k * (FETCHED + AGAIN * (panels - 1)) + tiles * panels * STARTED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
         height = -(-m // tiles)

@@ -22,6 +22,7 @@ from irc.kernels.gemm.abreast import row_cycles
 from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply, sizes_of
 
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
+STARTED = 20.0  # cycles to begin a tile, which short sums with a B that is not constant do not hide
 EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
 ONE_LINE = 0.45  # of them, what one row takes in halves where a row of a panel is a line: caches give lines in order
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
