@@ -57,11 +57,12 @@ TURNED = 3
 TILES_IN_PLACE = 2
 """Tiles of rows that read B where it stands, at most: for more it is packed."""
 SHORTEST_PIECE = 128
-"""Bytes of a row of a panel, from which on tiles read B where its rows are more than WAY bytes apart."""
+"""Bytes of a row of a panel from which on tiles read B where it stands even if its rows are more than WAY apart."""
 COLUMNS_AT_ONCE = 128
-"""Columns whose sums start anew, at most, and do not stand in C meanwhile."""
+"""Columns at most whose panels all stay in a core's own caches, once they are packed."""
 FETCHED, AGAIN, MEANWHILE = 0.08, 0.01, 0.8
-"""Cycles to read an element of A, and again for one more panel; of those to pack B, what the first tile takes more."""
+"""Cycles to read an element of A, and again for each further panel; of the cycles to pack B, the part that the first
+tile of rows, which packs it, takes longer."""
 LINE = 64
 """Bytes of a line of the cache."""
 CONFLICT = 1.1
@@ -208,7 +209,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
     const int64_t copied = ${S}_copied(g), whole_rows = g->k - ${S}_last_rows(g);
     const int near = g->b_col == 1 && ($NR * $size >= $piece_bytes || g->b_row * $size <= $way);
-    const int64_t whole = near ? col0 + (col1 - col0) / $NR * $NR : col0; /* where whole panels read in place end */
+    const int64_t whole = near ? col0 + (col1 - col0) / $NR * $NR : col0; /* the end of whole panels that a tile packs */
     const int far = ${S}_is_far(g), few = t1 - t0 <= $in_place;
     $T *const panels = own + copied;
     int64_t k0 = 0;
