@@ -209,7 +209,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t step = (g->k + blocks - 1) / blocks, deep = step > 0 ? fit / step * step : 1;
     const int64_t copied = ${S}_copied(g), whole_rows = g->k - ${S}_last_rows(g);
     const int near = g->b_col == 1 && ($NR * $size >= $piece_bytes || g->b_row * $size <= $way);
-    const int64_t whole = near ? col0 + (col1 - col0) / $NR * $NR : col0; /* the end of whole panels that a tile packs */
+    const int64_t whole = near ? col0 + (col1 - col0) / $NR * $NR : col0; /* end of whole panels that a tile packs */
     const int far = ${S}_is_far(g), few = t1 - t0 <= $in_place;
     $T *const panels = own + copied;
     int64_t k0 = 0;
