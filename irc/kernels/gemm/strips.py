@@ -232,7 +232,8 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                 if (next) next += ((intptr_t)from - (intptr_t)own) / $size;
                 from = own;
             }
-            for (int64_t col = col0; col < col1; col += $NR, next = 0) {
+            /* Lines that drive each other out are fetched again with every panel. */
+            for (int64_t col = col0; col < col1; col += $NR, next = copies ? next : 0) {
                 $T *const panel = panels + (col - col0) * chunk;
                 int64_t k1 = 0;
                 do {
