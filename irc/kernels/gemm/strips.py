@@ -193,6 +193,12 @@ IRC_INLINE int64_t ${S}_copied(const ${S}_args *g) {
     return ($MR * (k + $line) + $line - 1) / $line * $line;
 }
 
+/* rows x k values of A at `to`, where rows are closer together. */
+static void ${S}_copy(int rows, int64_t k, const $T *a, int64_t a_row, $T *to, int64_t to_row) {
+    for (; rows > 0; rows--, a += a_row, to += to_row)
+        for (int64_t j = 0; j < k; j++) to[j] = a[j];
+}
+
 /* Tiles of rows t0 to t1, columns col0 to col1 of one matrix.  The first tile packs what it reads of B: whole panels,
  * and of a last one whole blocks of k, behind whose rows others stand.  Few tiles read it there again.  Short pieces of
  * rows that are far apart are packed before, from long ones. */
@@ -227,8 +233,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
             int64_t a_row = g->a_row, next = t + 1 < t1 ? height * g->a_row : 0;
             if (copies) {
                 a_row = chunk + $line;
-                for (int i = 0; i < height; i++)
-                    for (int64_t j = 0; j < chunk; j++) own[i * a_row + j] = from[i * g->a_row + j];
+                ${S}_copy(height, chunk, from, g->a_row, own, a_row);
                 if (next) next += ((intptr_t)from - (intptr_t)own) / $size;
                 from = own;
             }
@@ -238,13 +243,11 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
                 int64_t k1 = 0;
                 do {
                     const int64_t k = chunk - k1 < step ? chunk - k1 : step;
-                    if ((t == t0 || few) && (col < whole || k1 < stands))
-                        ${S}_block(o, height, row, col, k, from + k1, a_row, rows + k1 * g->b_row + col, g->b_row,
-                                   t == t0 ? $few * g->b_row : 0, few ? 0 : panel + k1 * $NR, next, g->a_row,
-                                   k0 + k1 > 0, k0 + k1 + k >= g->k, far);
-                    else
-                        ${S}_block(o, height, row, col, k, from + k1, a_row, panel + k1 * $NR, $NR, 0, 0, next,
-                                   g->a_row, k0 + k1 > 0, k0 + k1 + k >= g->k, far);
+                    const int stays = (t == t0 || few) && (col < whole || k1 < stands);
+                    $T *const packed = panel + k1 * $NR;
+                    ${S}_block(o, height, row, col, k, from + k1, a_row, stays ? rows + k1 * g->b_row + col : packed,
+                               stays ? g->b_row : $NR, stays && t == t0 ? $few * g->b_row : 0,
+                               stays && !few ? packed : 0, next, g->a_row, k0 + k1 > 0, k0 + k1 + k >= g->k, far);
                     k1 += k;
                 } while (k1 < chunk);
             }
@@ -330,18 +333,19 @@ class StripsGemmKernel(TiledGemmKernel):
     def cycles(self, problem: GemmProblem) -> float:
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         costs = costs_of(t.isa)
-        times = -(-m // (t.rows * TILES_PER_TASK))
         tiles, panels = -(-m // t.rows), -(-n // t.panel)
         columns = n if tiles > TILES_IN_PLACE or problem.b[3] != 1 else n % t.panel
         packed = columns if columns <= t.lanes else -(-columns // t.panel) * t.panel
-        packing = packed * k * times * (costs.copied * MEANWHILE if problem.b[3] == 1 else costs.pack)
+        packing = (
+            packed * k * -(-tiles // TILES_PER_TASK) * (costs.copied * MEANWHILE if problem.b[3] == 1 else costs.pack)
+        )
         packing += m * k * (FETCHED + AGAIN * (panels - 1)) + tiles * panels * STARTED
         fresh = n <= COLUMNS_AT_ONCE and k >= SHORTEST_SUM  # shorter ones load sums and results, not panels
         products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=True, fresh=fresh) * k
-        height = -(-m // tiles)
-        if in_place.rows_conflict(problem) and tiles > 1 and height > WAYS:
+        height = -(-m // tiles) if in_place.rows_conflict(problem) else 0
+        if height > WAYS and tiles > 1:
             packing += m * k * (COPIED + COPY_READ * panels)
-        elif in_place.rows_conflict(problem) and height > WAYS // 2:
+        elif height > WAYS // 2:
             products *= CONFLICT
         waiting = problem.streamed * t.dtype.itemsize / costs.stream
         if problem.streamed and m <= t.rows and problem.b[3] == 1:
@@ -358,11 +362,10 @@ class StripsGemmKernel(TiledGemmKernel):
         return Dim.of(0)
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
-        panel, line = self.tile.panel, LINE // self.tile.dtype.itemsize
-        copied = -(-self.tile.rows * (min(self._room // panel, sizes["k"]) + line) // line) * line
-        if self.tile.rows <= WAYS or sizes["m"] <= self.tile.rows:
-            copied = 0
-        return (copied + min(self._room, sizes["k"] * -(-sizes["n"] // panel) * panel)) * self.tile.dtype.itemsize
+        t, k, line, copied = self.tile, sizes["k"], LINE // self.tile.dtype.itemsize, 0
+        if WAYS < t.rows < sizes["m"]:
+            copied = -(-t.rows * (min(self._room // t.panel, k) + line) // line) * line
+        return (copied + min(self._room, k * -(-sizes["n"] // t.panel) * t.panel)) * t.dtype.itemsize
 
     @property
     def _room(self) -> int:
