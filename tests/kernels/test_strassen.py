@@ -14,12 +14,12 @@ from irc.kernels import ISAS, Epilogue, plain
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.registry import select
 from irc.kernels.gemm.problem import GemmProblem
-from irc.kernels.gemm.strassen import ALIKE, FEWEST_ROWS, StrassenGemmKernel
+from irc.kernels.gemm.strassen import ALIKE, FEW_ROWS, LARGEST, StrassenGemmKernel
 from tests.kernels.test_kernels import Pool, build, close, compilers, invoke, noise, residual, run_gemm
 from tests.support import foreign
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
-MANY = Dim.symbol("m", FEWEST_ROWS)
+MANY = Dim.symbol("m", FEW_ROWS)
 """A number of rows for which the kernel is a candidate; it computes any."""
 
 
@@ -68,15 +68,15 @@ def test_known_rows(tmp_path: Path, m: int) -> None:
 
 def test_rows_of_any_number_of_images(tmp_path: Path) -> None:
     """Are none or enough, which sizes that are no multiples may not be."""
-    images, pixels = Dim.symbol("n"), FEWEST_ROWS + 3
+    images, pixels = Dim.symbol("n"), FEW_ROWS + 3
     kernel = made(ISAS["avx2"], images * pixels)
     lib, b = build(tmp_path, [kernel]), noise(64, 64)
     for n in (1, 2):
         run_gemm(lib, kernel, noise(n * pixels, 64), b, [], same)
     assert product(lib, kernel, noise(0, 64), b).shape == (0, 64)
-    for few in (images, images * (FEWEST_ROWS - 1), images * pixels + 1, images * pixels - 1):
-        problem = GemmProblem.contiguous(plain(), few, 64, 64, constant=True)
-        assert not [*StrassenGemmKernel.candidates(problem, ISAS["avx2"])]
+    for m in (images, images * (FEW_ROWS - 1), images * pixels):
+        large = GemmProblem.contiguous(plain(), m, 2 * LARGEST // 1024, 1024, constant=True)
+        assert bool([*StrassenGemmKernel.candidates(large, ISAS["avx2"])]) == (m == images * pixels)
 
 
 def test_results_do_not_depend_on_threads(tmp_path: Path) -> None:

@@ -44,17 +44,21 @@ from irc.kernels.core.tile import (
 )
 from irc.kernels.core.workspace import DIVIDE
 from irc.kernels.gemm import tasks
-from irc.kernels.gemm.packed import ENTRY, SPLIT, packing_rows
+from irc.kernels.gemm.packed import AHEAD, ENTRY, LINE, SPLIT, packing_rows
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.tasks import WORTHWHILE
 from irc.kernels.gemm.tiled import LONGEST_SUM, TiledGemmKernel
 
 ALIKE = 8.0
 """Times that the norms of rows, and of columns, differ at most that share products."""
-FEWEST_ROWS = 32
-"""Rows of an unknown number, at least: of a single one it takes twice as long as other kernels."""
+FEW_ROWS = 40
+"""Rows, of an unknown number, fewer of which are the upper half, all of them, and take four products of a half."""
+LARGEST = 1 << 22
+"""Elements of B, at most, where the rows may be few: such runs gain nothing, and have to hold 7/4 of the memory."""
 PRODUCTS, OPERANDS, AREAS = 7, 9, 5
 """Products; packed operands of A, its quarters among them; and tiles of sums: quarters of C, and a product."""
+BEGIN = 1024
+"""Bytes of each operand of the next pair that one row fetches: processors notice only later where it goes on."""
 ROOM = 1 << 20
 """Elements of the operands of A that are packed at once: they are read in order, from the third cache if need be."""
 ROWS_AT_ONCE = 64
@@ -111,6 +115,11 @@ static int ${S}_pack(const ${S}_args *g, const $T *a, int rows, int have, int64_
         const int64_t k1 = k0 + $chunk < k ? k0 + $chunk : k, i0 = k0 * rows, n = (k1 - k0) * rows;
         ${S}_pack_quarter(g, a, rows, rows, k, k0, k1, to);
         ${S}_pack_quarter(g, a + k * g->a_col, rows, rows, right, k0, k1, to + slot);
+        if (half == g->m) { /* nothing is below */
+            for (int64_t i = i0; i < i0 + n; i += $L)
+                ${V}_store(to + 4 * slot + i, ${V}_load(to + i) + ${V}_load(to + slot + i));
+            continue;
+        }
         ${S}_pack_quarter(g, below, rows, have, k, k0, k1, to + 2 * slot);
         ${S}_pack_quarter(g, below + k * g->a_col, rows, have, right, k0, k1, to + 3 * slot);
         for (int64_t i = i0; i < i0 + n; i += $L) {
@@ -125,6 +134,7 @@ static int ${S}_pack(const ${S}_args *g, const $T *a, int rows, int have, int64_
         for (int quarter = 0; quarter < 4; quarter++)
             ${S}_squares(to + quarter * slot + i0, rows, n, squares[quarter / 2]);
     }
+    if (half == g->m) return 1;
     $T upper[$rows_lanes] = {0}, lower[$rows_lanes] = {0};
     for (int i = 0; i < $L; i++)
         for (int r = 0; r < $rows_lanes; r += $L) {
@@ -138,6 +148,67 @@ static int ${S}_pack(const ${S}_args *g, const $T *a, int rows, int have, int64_
 }
 """
 
+_HALVES = """
+/* The columns of the left half: whole panels. */
+IRC_INLINE int64_t ${S}_half(const ${S}_args *g) {
+    return (g->n + 2 * $NR - 1) / (2 * $NR) * $NR;
+}
+
+/* The rows of the upper half$all. */
+IRC_INLINE int64_t ${S}_upper(const ${S}_args *g) {
+    return $few_rows(g->m + 1) / 2;
+}
+"""
+
+_ROW = """
+/* One row: columns col and on of the left half, of a pair of panels.  Of its operands, the four in the middle are read
+ * abreast; B12 is left with B22, and B21 with B11. */
+static void ${S}_row_pair(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *panel, int64_t col) {
+    const int64_t k = (g->k + 1) / 2, right = g->k - k, a_col = g->a_col, next = k * $NR;
+    const int64_t blocks = (k + $sum - 1) / $sum, step = blocks > 0 ? (k + blocks - 1) / blocks : 1;
+    const $T *b = panel + next;
+    _Alignas(64) $T sums[2 * $NR];
+    EACH(i < 2 * $NV) ${V}_store(sums + i * $L, ($V){0});
+    for (int p = 0; p < 4; p++) /* where the operands of the next pair begin */
+        for (int i = 0; i < $begin; i += $line) __builtin_prefetch(b + ($products + p) * next + i);
+    for (int64_t k0 = 0; k0 < k; k0 += step) {
+        const int64_t k1 = k0 + step < k ? k0 + step : k;
+        $V acc[4][$NV];
+        EACH(p < 4, w < $NV) acc[p][w] = ${V}_zeros();
+        for (int64_t j = k0; j < k1; j++, b += $NR) {
+            const $V x = ${V}_all(a[j * a_col]), y = ${V}_all(j < right ? a[(k + j) * a_col] : 0), both = x + y;
+            EACH(w < $NV) acc[0][w] += both * ${V}_load(b + w * $L);
+            EACH(w < $NV) acc[1][w] += x * ${V}_load(b + next + w * $L);
+            EACH(w < $NV) acc[2][w] += y * ${V}_load(b + 2 * next + w * $L);
+            EACH(w < $NV) acc[3][w] += both * ${V}_load(b + 3 * next + w * $L);
+        }
+        IRC_FULL_UNROLL
+        for (int w = 0; w < $NV; w++) {
+            $T *const to = sums + w * $L;
+            ${V}_store(to, ${V}_load(to) + (acc[0][w] + acc[2][w]));
+            ${V}_store(to + $NR, ${V}_load(to + $NR) + (acc[1][w] + acc[3][w]));
+        }
+    }
+    for (int half = 0; half < 2; half++, col += ${S}_half(g)) {
+        for (int64_t i = 0; i < $NR && col + i < o->n; i += $L) {
+            const int64_t part = o->n - col - i;
+            const $V x = ${V}_load(sums + half * $NR + i);
+            if (part < $L) ${V}_store_part(o->c + col + i, ${S}_epilogue(o, x, 0, col + i, part), part);
+            else ${V}_store(o->c + col + i, ${S}_epilogue(o, x, 0, col + i, $L));
+        }
+    }
+}
+"""
+
+_ONE_ROW = """\
+    if (g->m == 1) {
+        const $T *panels = b + (${S}_half(g) / $NR + $flags - 1) / $flags * $flags;
+        for (; col0 < col1; col0 += $NR)
+            ${S}_row_pair(g, o, a, panels + col0 * $products * ((g->k + 1) / 2), col0);
+        return;
+    }
+"""
+
 _RANGE = (
     """
 /* Tiles of rows whose operands are packed.  Areas of sums: quarters of C, 11, 12, 21, 22, and a product. */
@@ -146,6 +217,7 @@ typedef struct {
     $T *sums;
     const char *apart; /* of each tile, whether it must not share products */
     int64_t slot, area, k, step, tiles, low, extra;
+    int lower; /* whether there are rows of the lower half */
 } ${S}_group;
 
 /* What a workspace begins with: the rows that are packed there, which the next part finds if it has the same. */
@@ -168,6 +240,9 @@ static void ${S}_product(const ${S}_group *x, int apart, const ${S}_step *s, con
     do {
         const int64_t k = x->k - k1 < x->step ? x->k - k1 : x->step, hop = ($NR + x->tiles - 1) / x->tiles;
         const $T *ahead = panel + (k1 + k) * $NR, *from = x->packed + s->a * x->slot;
+        /* A single tile fetches what it needs soon; without a lower half, the next pair follows the fourth operand. */
+        if (!x->lower && s->b == 4 && k1 + k >= x->k) ahead += ($products - 4) * x->k * $NR;
+        else if (x->tiles == 1) ahead = panel + (k1 + $far) * $NR;
         $T *to = x->sums + s->area * x->area;
         for (int64_t t = 0; t < x->tiles; t++) {
             const int64_t rows = x->low + (t < x->extra);
@@ -201,7 +276,7 @@ static void ${S}_pair(const ${S}_group *x, const $T *panel, int even) {
         {3, 3, 4, 0, 2, {0, 2}, {'+', '+'}}, {4, 4, 4, 0, 2, {0, 1}, {'-', '+'}}, {7, 5, 3, 1, 0, {0}, {0}},
         {8, 6, 0, 1, 0, {0}, {0}},
     };
-    static const ${S}_step alone[] = {
+    static const ${S}_step alone[] = { /* every other one is for the lower half */
         {4, 1, 0, 0, 0, {0}, {0}}, {5, 1, 2, 0, 0, {0}, {0}}, {0, 2, 1, 0, 0, {0}, {0}}, {2, 2, 3, 0, 0, {0}, {0}},
         {1, 3, 0, 1, 0, {0}, {0}}, {3, 3, 2, 1, 0, {0}, {0}}, {4, 4, 1, 1, 0, {0}, {0}}, {5, 4, 3, 1, 0, {0}, {0}},
     };
@@ -212,7 +287,7 @@ static void ${S}_pair(const ${S}_group *x, const $T *panel, int even) {
     if (!even && together)
         for (int i = 0; i < 8; i++) ${S}_product(x, 0, &alone[i], panel);
     if (together < x->tiles)
-        for (int i = 0; i < 8; i++) ${S}_product(x, 1, &alone[i], panel);
+        for (int i = 0; i < 8; i += x->lower ? 1 : 2) ${S}_product(x, 1, &alone[i], panel);
 }
 
 /* The sums of a tile, complete, to its place in C, through the epilogue. */
@@ -228,11 +303,6 @@ static void ${S}_finish(const ${S}_out *o, int64_t rows, int64_t row, int64_t co
 """
     + LAST_COLUMNS
     + """
-/* The columns of the left half: whole panels. */
-IRC_INLINE int64_t ${S}_half(const ${S}_args *g) {
-    return (g->n + 2 * $NR - 1) / (2 * $NR) * $NR;
-}
-
 /* Tiles of rows in a task: as many as are packed at once, or half of all, where threads could not share few panels. */
 IRC_INLINE int64_t ${S}_high(int64_t tiles, int64_t columns) {
     const int64_t panels = columns / $NR;
@@ -243,7 +313,7 @@ IRC_INLINE int64_t ${S}_high(int64_t tiles, int64_t columns) {
  * Where all rows fit, all are packed, which are there for the next part too, whatever tiles it has. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b,
                        char *own, int64_t t0, int64_t t1, int64_t col0, int64_t col1) {
-    const int64_t half = (g->m + 1) / 2, k = (g->k + 1) / 2, right = ${S}_half(g);
+$one_row    const int64_t half = ${S}_upper(g), k = (g->k + 1) / 2, right = ${S}_half(g);
     const ${S}_rows m = ${S}_split(half);
     const int64_t high = m.low + (m.extra > 0), fit = k > 0 ? $room / ($operands * high * k) : $most;
     const int64_t most = fit > $most ? $most : fit > 1 ? fit : 1;
@@ -252,7 +322,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     const int64_t blocks = k > 0 ? (k + $sum - 1) / $sum : 1;
     const $T *const even = b, *const panels = b + (right / $NR + $flags - 1) / $flags * $flags;
     ${S}_held *const held = (${S}_held *)own;
-    ${S}_group x = {.k = k, .step = (k + blocks - 1) / blocks, .low = m.low};
+    ${S}_group x = {.k = k, .step = (k + blocks - 1) / blocks, .low = m.low, .lower = half < g->m};
     x.sums = ($T *)(own + $held);
     for (int64_t top = top0; top < top1; top += per) {
         const int64_t end = top + per < top1 ? top + per : top1, tiles = end - top;
@@ -301,7 +371,7 @@ class StrassenGemmKernel(TiledGemmKernel):
     def candidates(cls, problem: GemmProblem, isa: Isa) -> Iterator[Self]:
         if problem.dtype != f32 or not problem.matrices or isa.tiles:  # cores with AMX do packed products at 0.97
             return
-        if not problem.m.is_const and fewest(problem.m) < FEWEST_ROWS:
+        if not problem.m.is_const and fewest(problem.m) < FEW_ROWS and likely(problem.n) * likely(problem.k) > LARGEST:
             return
         for shape in costs_of(isa).tiles:
             tile = Tile(isa, f32, *shape)
@@ -320,6 +390,11 @@ class StrassenGemmKernel(TiledGemmKernel):
         return likely(problem.count) * (products + added + packing) + waiting
 
     @property
+    def takes_few(self) -> bool:
+        """Whether it has a path for few rows: its tiles may be of any height."""
+        return len(self.heights) == self.tile.rows
+
+    @property
     def label(self) -> str:
         return f"Strassen {self.tile.rows}x{self.tile.vectors}"
 
@@ -328,7 +403,8 @@ class StrassenGemmKernel(TiledGemmKernel):
         return PRODUCTS / 8
 
     def own_bytes(self, sizes: Mapping[str, int]) -> int:
-        t, half, k = self.tile, max((sizes["m"] + 1) // 2, 1), (sizes["k"] + 1) // 2
+        t, m, k = self.tile, sizes["m"], (sizes["k"] + 1) // 2
+        half = max(m if self.takes_few and m < FEW_ROWS else (m + 1) // 2, 1)
         tiles = -(-half // t.rows)
         high = -(-half // tiles)
         rows = min(tiles, self._most, max(1, ROOM // (OPERANDS * high * max(k, 1)))) * high
@@ -394,10 +470,16 @@ class StrassenGemmKernel(TiledGemmKernel):
             "areas": AREAS,
             "flags": FLAGS,
             "chunk": CHUNK,
+            "far": AHEAD,
+            "line": LINE // t.dtype.itemsize,
+            "begin": BEGIN // t.dtype.itemsize,
             "rows_lanes": -(-t.rows // t.lanes) * t.lanes,
         }
         packed = "g->b + i * g->b_batch0 + j * g->b_batch1"
-        given |= {"rows": "(g->m + 1) / 2", "columns": f"{s}_half(g)", "slot_starts": self.slot_starts()}
+        given |= {"rows": f"{s}_upper(g)", "columns": f"{s}_half(g)", "slot_starts": self.slot_starts()}
+        given["few_rows"] = f"g->m < {FEW_ROWS} ? g->m : " if self.takes_few else ""
+        given["all"] = ", all of which are there if they are few" if self.takes_few else ""
+        one_row = fill(_ONE_ROW, **given) if self.takes_few else ""
         return [
             prelude(t, self.epilogue),
             DIVIDE,
@@ -406,8 +488,10 @@ class StrassenGemmKernel(TiledGemmKernel):
             packing_rows(t),
             fill(SPLIT, **given),
             fill(_PACK, **given),
-            fill(_RANGE, **given),
-            fill(tasks.PARTS, **given, packed_b=packed, wide=f"{s}_split((g->m + 1) / 2).tiles <= {self._most}"),
+            fill(_HALVES, **given),
+            fill(_ROW, **given) if self.takes_few else "",
+            fill(_RANGE, **given, one_row=one_row),
+            fill(tasks.PARTS, **given, packed_b=packed, wide=f"{s}_split({s}_upper(g)).tiles <= {self._most}"),
             fill(ENTRY, **given, **self.interface, pack=""),
         ]
 
