@@ -8,10 +8,11 @@ algorithm reloaded, SC 2016).  B takes 7/4 of the memory.
 Such a product mixes a row of the upper half with one of the lower, and a column of the left half with one of the right:
 it is rounded like the larger of both, and what is not finite spreads.  Where two rows differ by more than `ALIKE` times
 in norm, or one is not finite, their tile is made of eight products instead, of the same operands of B, none of which
-mixes rows or columns; so are panels of B whose columns differ as much, as their flags say.
+mixes rows or columns; so are panels of B with columns that are not finite, as their flags say.  Columns that differ as
+much are multiplied by powers of two when B is packed, and their results by the inverse.
 
-B is packed as flags, one for each pair of panels, and then [pair][operand][k / 2][panel].  Threads split the output,
-never k: results do not depend on them.
+B is packed as flags, one for each pair of panels, the factors of the results of all columns, and then
+[pair][operand][k / 2][panel].  Threads split the output, never k: results do not depend on them.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ FEW_ROWS = 40
 """Rows, of an unknown number, fewer of which are the upper half, all of them, and take four products of a half."""
 LARGEST = 1 << 22
 """Elements of B, at most, where the rows may be few: such runs gain nothing, and have to hold 7/4 of the memory."""
+LARGEST_EXPONENT = 126
+"""Of the factors of columns."""
 PRODUCTS, OPERANDS, AREAS = 7, 9, 5
 """Products; packed operands of A, its quarters among them; and tiles of sums: quarters of C, and a product."""
 BEGIN = 1024
@@ -154,6 +157,11 @@ IRC_INLINE int64_t ${S}_half(const ${S}_args *g) {
     return (g->n + 2 * $NR - 1) / (2 * $NR) * $NR;
 }
 
+/* The elements of flags. */
+IRC_INLINE int64_t ${S}_flags(const ${S}_args *g) {
+    return (${S}_half(g) / $NR + $flags - 1) / $flags * $flags;
+}
+
 /* The rows of the upper half$all. */
 IRC_INLINE int64_t ${S}_upper(const ${S}_args *g) {
     return $few_rows(g->m + 1) / 2;
@@ -163,7 +171,8 @@ IRC_INLINE int64_t ${S}_upper(const ${S}_args *g) {
 _ROW = """
 /* One row: columns col and on of the left half, of a pair of panels.  Of its operands, the four in the middle are read
  * abreast; B12 is left with B22, and B21 with B11. */
-static void ${S}_row_pair(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *panel, int64_t col) {
+static void ${S}_row_pair(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *panel, const $T *factors,
+                          int64_t col) {
     const int64_t k = (g->k + 1) / 2, right = g->k - k, a_col = g->a_col, next = k * $NR;
     const int64_t blocks = (k + $sum - 1) / $sum, step = blocks > 0 ? (k + blocks - 1) / blocks : 1;
     const $T *b = panel + next;
@@ -192,7 +201,7 @@ static void ${S}_row_pair(const ${S}_args *g, const ${S}_out *o, const $T *a, co
     for (int half = 0; half < 2; half++, col += ${S}_half(g)) {
         for (int64_t i = 0; i < $NR && col + i < o->n; i += $L) {
             const int64_t part = o->n - col - i;
-            const $V x = ${V}_load(sums + half * $NR + i);
+            const $V x = ${V}_load(sums + half * $NR + i) * ${V}_load(factors + col + i);
             if (part < $L) ${V}_store_part(o->c + col + i, ${S}_epilogue(o, x, 0, col + i, part), part);
             else ${V}_store(o->c + col + i, ${S}_epilogue(o, x, 0, col + i, $L));
         }
@@ -202,9 +211,9 @@ static void ${S}_row_pair(const ${S}_args *g, const ${S}_out *o, const $T *a, co
 
 _ONE_ROW = """\
     if (g->m == 1) {
-        const $T *panels = b + (${S}_half(g) / $NR + $flags - 1) / $flags * $flags;
+        const $T *const factors = b + ${S}_flags(g), *const panels = factors + 2 * ${S}_half(g);
         for (; col0 < col1; col0 += $NR)
-            ${S}_row_pair(g, o, a, panels + col0 * $products * ((g->k + 1) / 2), col0);
+            ${S}_row_pair(g, o, a, panels + col0 * $products * ((g->k + 1) / 2), factors, col0);
         return;
     }
 """
@@ -290,8 +299,10 @@ static void ${S}_pair(const ${S}_group *x, const $T *panel, int even) {
         for (int i = 0; i < 8; i += x->lower ? 1 : 2) ${S}_product(x, 1, &alone[i], panel);
 }
 
-/* The sums of a tile, complete, to its place in C, through the epilogue. */
-static void ${S}_finish(const ${S}_out *o, int64_t rows, int64_t row, int64_t col, const $T *sums) {
+/* The sums of a tile, complete, to its place in C, through the epilogue; factors: of the columns, or NULL. */
+static void ${S}_finish(const ${S}_out *o, int64_t rows, int64_t row, int64_t col, $T *sums, const $T *factors) {
+    for (int64_t i = 0; factors && i < rows * $NR; i += $NR)
+        EACH(w < $NV) ${V}_store(sums + i + w * $L, ${V}_load(sums + i + w * $L) * ${V}_load(factors + w * $L));
     $T *c = o->c + row * o->c_row + col;
     const int64_t left = o->n - col;
     const int done = 1;
@@ -320,7 +331,7 @@ $one_row    const int64_t half = ${S}_upper(g), k = (g->k + 1) / 2, right = ${S}
     const int64_t top0 = m.tiles > most ? t0 : 0, top1 = m.tiles > most ? t1 : m.tiles;
     const int64_t groups = (top1 - top0 + most - 1) / most, per = (top1 - top0 + groups - 1) / groups;
     const int64_t blocks = k > 0 ? (k + $sum - 1) / $sum : 1;
-    const $T *const even = b, *const panels = b + (right / $NR + $flags - 1) / $flags * $flags;
+    const $T *const even = b, *const factors = b + ${S}_flags(g), *const panels = factors + 2 * right;
     ${S}_held *const held = (${S}_held *)own;
     ${S}_group x = {.k = k, .step = (k + blocks - 1) / blocks, .low = m.low, .lower = half < g->m};
     x.sums = ($T *)(own + $held);
@@ -351,7 +362,8 @@ $one_row    const int64_t half = ${S}_upper(g), k = (g->k + 1) / 2, right = ${S}
                 for (int quarter = 0; quarter < 4; quarter++) {
                     const int64_t row = quarter < 2 ? r : half + r, at = quarter % 2 ? right + col : col;
                     const int64_t height = quarter < 2 ? rows : have;
-                    if (height > 0 && at < g->n) ${S}_finish(o, height, row, at, sums + quarter * x.area);
+                    if (height > 0 && at < g->n)
+                        ${S}_finish(o, height, row, at, sums + quarter * x.area, even[col / $NR] > 1 ? factors + at : 0);
                 }
                 sums += rows * $NR;
                 r += rows;
@@ -417,33 +429,36 @@ class StrassenGemmKernel(TiledGemmKernel):
     def compute(self, reads: Sequence[Array], writes: Sequence[Array], sizes: Mapping[str, int]) -> None:
         n, k, panel = sizes["n"], sizes["k"], self.tile.panel
         pairs, deep, flags = _pairs(n, panel), -(-k // 2), _flags(n, panel)
-        shape, size = (pairs, PRODUCTS, deep, panel), panel * deep
-        b = matrices(reads[1][flags:], shape, (PRODUCTS * size, size, panel, 1), sizes)
+        shape, size, columns = (pairs, PRODUCTS, deep, panel), panel * deep, 2 * pairs * panel
+        factors = matrices(reads[1][flags:], (1, columns), (0, 1), sizes)
+        b = matrices(reads[1][flags + columns :], shape, (PRODUCTS * size, size, panel, 1), sizes)
         of = np.moveaxis(b, -4, -2).reshape(*b.shape[:2], PRODUCTS, deep, -1)
         left, right, upper, lower = of[:, :, 1], of[:, :, 4], of[:, :, 2], of[:, :, 3]
         whole = np.concatenate(
             [np.concatenate([left, upper + right], -1), np.concatenate([lower + left, right], -1)], -2
         )
-        multiply(whole[..., :k, :n], self.epilogue, reads, writes, sizes)
+        multiply((whole * factors)[..., :k, :n], self.epilogue, reads, writes, sizes)
 
     def packed_b_elements(self, n: DimLike, k: DimLike) -> Dim:
         pairs = Dim.of(n).ceildiv(2 * self.tile.panel)
-        return pairs.ceildiv(FLAGS) * FLAGS + pairs * PRODUCTS * Dim.of(k).ceildiv(2) * self.tile.panel
+        return pairs.ceildiv(FLAGS) * FLAGS + pairs * self.tile.panel * (2 + PRODUCTS * Dim.of(k).ceildiv(2))
 
     def pack_b(self, b: Array) -> Array:
-        """Pack B[…, k, n] as […, elements]: flags, then [pair, operand, k / 2, panel]."""
+        """Pack B[…, k, n] as […, elements]: flags, factors, then [pair, operand, k / 2, panel].
+
+        A flag is 0 where columns must not be mixed, 2 where their results have factors other than 1, else 1.
+        """
         panel, (k, n) = self.tile.panel, b.shape[-2:]
         pairs, deep = _pairs(n, panel), -(-k // 2)
         right = pairs * panel
         full = np.zeros((*b.shape[:-2], 2 * deep, 2 * right), self.tile.dtype.numpy)
         full[..., :k, :n] = b
+        flags, factors, full = _alike(full, n, panel)
         b11, b12, b21, b22 = (full[..., r : r + deep, c : c + right] for r in (0, deep) for c in (0, right))
         operands = np.stack([b11 + b22, b11, b12 - b22, b21 - b11, b22, b11 + b12, b21 + b22], -3)
         panels = np.moveaxis(operands.reshape(*operands.shape[:-1], pairs, panel), -2, -4)
         lead = b.shape[:-2]
-        flags = np.zeros((*lead, _flags(n, panel)), full.dtype)
-        flags[..., :pairs] = _even(full, n).reshape(*lead, pairs, panel).all(-1)
-        return np.concatenate([flags, panels.reshape(*lead, -1)], -1)
+        return np.concatenate([flags, factors, panels.reshape(*lead, -1)], -1)
 
     @cached_property
     def symbol(self) -> str:
@@ -523,13 +538,22 @@ def _flags(n: int, panel: int) -> int:
     return -(-_pairs(n, panel) // FLAGS) * FLAGS
 
 
-def _even(b: Array, n: int) -> Array:
-    """Tell of each column of the left half of B[…, k, 2 · half] whether the one of the right half is like it."""
-    half = b.shape[-1] // 2
+def _alike(b: Array, n: int, panel: int) -> tuple[Array, Array, Array]:
+    """Make the columns of the left half of B[…, k, 2 · half] like those of the right, where they are not.
+
+    Returns the flags of pairs of panels, the factors of the results of all columns, powers of two, and B divided by
+    them.  A column of zeros has the factor 0, so that nothing remains of what is added and subtracted again.
+    """
+    lead, half = b.shape[:-2], b.shape[-1] // 2
     with np.errstate(over="ignore"):
-        squares = np.square(b, dtype=np.float64).sum(-2)
-    left, right = squares[..., :half], squares[..., half:]
-    limit = ALIKE**2
-    alike = (left <= limit * right) & (right <= limit * left) & np.isfinite(left + right)
-    alike[..., n - half :] = True  # columns that are not there
-    return alike
+        norms = np.sqrt(np.square(b, dtype=np.float64).sum(-2)).reshape(*lead, 2, -1, panel)
+    left, right = norms[..., 0, :, :], norms[..., 1, :, :]
+    alike = (left <= ALIKE * right) & (right <= ALIKE * left)
+    alike |= (np.arange(half) >= n - half).reshape(-1, panel)  # columns that are not there
+    finite, even = np.isfinite(left + right).all(-1), alike.all(-1)
+    flags = np.zeros((*lead, _flags(n, panel)), b.dtype)
+    flags[..., : half // panel] = np.where(finite, np.where(even, 1, 2), 0)
+    exponents = np.where((finite & ~even)[..., None, :, None], np.frexp(norms)[1], 0).clip(max=LARGEST_EXPONENT)
+    exponents = exponents.reshape(*lead, -1)
+    factors = np.ldexp(np.ones((), b.dtype), exponents)
+    return flags, np.where(norms.reshape(*lead, -1) > 0, factors, 0), np.ldexp(b, -exponents[..., None, :])
