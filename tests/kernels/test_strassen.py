@@ -49,7 +49,10 @@ def test_edges(tmp_path: Path, isa: str, fused: bool) -> None:
     lib, panel, rows = build(tmp_path, [kernel]), kernel.tile.panel, kernel.tile.rows
     sizes = [(m, panel + 1, 5) for m in (*range(1, 2 * rows + 3), 4 * rows - 1, 20 * rows + 3)]
     sizes += [(rows + 3, n, 6) for n in (1, panel - 1, panel, panel + 1, 2 * panel, 2 * panel + 1, 6 * panel - 1)]
-    sizes += [(2 * rows - 1, panel + 5, k) for k in (1, 2, 3, 127, 128, 129, 130, 511, 600, 1100)]
+    sizes += [
+        (m, panel + 5, k) for k in (1, 2, 3, 127, 128, 129, 130, 511, 600, 1100) for m in (1, rows, FEW_ROWS - 1, 79)
+    ]
+    sizes += [(1, n, 6) for n in (1, panel, 2 * panel, 2 * panel + 1, 6 * panel - 1)]
     for i, (m, n, k) in enumerate(sizes):
         slots = [noise(n), noise(m), noise(1), noise(m, n)] if fused else []
 
@@ -139,12 +142,55 @@ def test_small_rows_and_columns_beside_large_ones(tmp_path: Path) -> None:
             assert error.max() < 1e-6, (large, row, column)
 
 
-def test_rows_of_zeros_stay_zeros(tmp_path: Path) -> None:
-    """Padding beside other rows: nothing of them remains of what is added and subtracted again."""
+@pytest.mark.parametrize("isa", ["avx512", "avx2", "plain"])
+@pytest.mark.parametrize("m", [1, 7, FEW_ROWS - 1, 50, 81])
+def test_rows_and_columns_of_any_size(tmp_path: Path, isa: str, m: int) -> None:
+    """Sizes from the least to the largest that are normal, each row's and each column's own: none costs a digit."""
+    kernel = made(ISAS[isa], MANY)
+    lib, rng = build(tmp_path, [kernel]), np.random.default_rng(m)
+    a, b = noise(m, 131), noise(131, 200)
+    a *= np.ldexp(np.float32(1), rng.integers(-40, 40, (m, 1)))
+    b *= np.ldexp(np.float32(1), rng.integers(-80, 80, 200))
+    sizes = np.linalg.norm(a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(b.astype(np.float64), axis=0)
+    errors = np.abs(product(lib, kernel, a, b) - a.astype(np.float64) @ b.astype(np.float64)) / sizes
+    assert errors.max() < 1e-6
+
+
+def test_rows_whose_squares_vanish(tmp_path: Path) -> None:
+    """Beside others they take eight products, and have all of their digits."""
     kernel = made(ISAS["avx2"], MANY)
-    a, b = noise(48, 100), noise(100, 64)
-    a[24:] = 0
-    assert not product(build(tmp_path, [kernel]), kernel, a, b)[24:].any()
+    a, b = noise(80, 100), noise(100, 64)
+    for row, size in ((0, 1e-24), (41, 1e-18), (79, 1e-30)):
+        a[row] *= np.float32(size)
+    sizes = np.linalg.norm(a.astype(np.float64), axis=1)[:, None] * np.linalg.norm(b.astype(np.float64), axis=0)
+    errors = np.abs(product(build(tmp_path, [kernel]), kernel, a, b) - a.astype(np.float64) @ b.astype(np.float64))
+    assert (errors / sizes).max() < 1e-6
+
+
+@pytest.mark.parametrize("m", [1, 20, 48])
+def test_zeros_stay_zeros(tmp_path: Path, m: int) -> None:
+    """Padding beside other rows and columns: nothing of them remains of what is added and subtracted again."""
+    kernel = made(ISAS["avx2"], MANY)
+    a, b = noise(m, 100), noise(100, 64)
+    a[m // 2 + 1 :] = 0
+    b[:, 40:] = 0
+    b[:, 3] = 0
+    c = product(build(tmp_path, [kernel]), kernel, a, b)
+    assert not c[m // 2 + 1 :].any() and not c[:, 40:].any() and not c[:, 3].any() and c[0, 0]
+
+
+def test_columns_that_do_not_count_for_anything(tmp_path: Path) -> None:
+    """Of channels that a training has driven to zero, norms are denormal: the others' panels share products."""
+    kernel = made(ISAS["avx2"], MANY)
+    a, b = noise(64, 100), noise(100, 128)
+    b[:, ::7] *= np.float32(1e-38)
+    packed = kernel.pack_b(b)
+    assert (packed[: 128 // 2 // kernel.tile.panel] == 2).all()
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    np.testing.assert_allclose(product(build(tmp_path, [kernel]), kernel, a, b), exact, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        product(build(tmp_path, [kernel]), kernel, a, b)[:, ::7], exact[:, ::7], rtol=1e-3, atol=1e-40
+    )
 
 
 @pytest.mark.parametrize("chunk", [0, 1])
