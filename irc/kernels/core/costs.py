@@ -101,6 +101,7 @@ COSTS = {
         winograd_again=math.inf,
         blocks=0.9,
         dots=0.9,
+        abreast={1: 4, 2: 3, 3: 3, 4: 3},
     ),
     "avx2": Costs(
         {(6, 2): 0.95, (4, 3): 0.91, (12, 1): 0.8},

@@ -35,6 +35,7 @@ LINE = 64  # bytes of a line of the caches
 EVICTED = 12.0  # cycles to store a line of C that is evicted before it is full, while products go on
 PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
+UNFETCHED = 3  # rows of a single tile, at most, that fetch nothing where one row, which reads panels abreast, does not
 NEAR = 8  # of such rows, how far the fetching of B is ahead of one row of A
 
 _PACK_ROWS = """
@@ -315,6 +316,7 @@ class GemmKernel(TiledGemmKernel):
     def parts(self) -> list[Part]:
         s, t = self.symbol, self.tile
         variants = Variants(self.heights, self.narrow)
+        far = NEAR if self.heights == (1,) and self.tile.panel * self.tile.dtype.itemsize == LINE else AHEAD
         given = names(t) | {
             "S": s,
             "Y": names(t)["T"],
@@ -323,7 +325,7 @@ class GemmKernel(TiledGemmKernel):
             "room": self._room,
             "worthwhile": tasks.WORTHWHILE,
             "TN": SKINNY_COLUMNS,
-            "far": NEAR if self.heights == (1,) and self.tile.panel * self.tile.dtype.itemsize == LINE else AHEAD,
+            "far": f"(m.low <= {UNFETCHED} ? 0 : {far})" if costs_of(t.isa).abreast else far,
             "sum": LONGEST_SUM,
             "most": self._most,
             "abreast": self.abreast,

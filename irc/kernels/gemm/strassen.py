@@ -34,7 +34,7 @@ from irc.kernels.core.text import Part, fill, symbol
 from irc.kernels.core.tile import Tile, Variants, bodies, epilogue_of, heights_of, names, prelude, table_of
 from irc.kernels.core.workspace import DIVIDE, aligned
 from irc.kernels.gemm import tasks
-from irc.kernels.gemm.packed import AHEAD, ENTRY, LINE, SPLIT, packing_rows
+from irc.kernels.gemm.packed import AHEAD, ENTRY, LINE, SPLIT, UNFETCHED, packing_rows
 from irc.kernels.gemm.problem import GemmProblem, matrices, multiply
 from irc.kernels.gemm.strassen_text import HALVES, ONE_ROW, PACK, RANGE, ROW
 from irc.kernels.gemm.tasks import WORTHWHILE
@@ -185,7 +185,7 @@ class StrassenGemmKernel(TiledGemmKernel):
             "areas": AREAS,
             "flags": FLAGS,
             "chunk": CHUNK,
-            "far": AHEAD,
+            "far": f"(x->low <= {UNFETCHED} ? 0 : {AHEAD})" if costs_of(t.isa).abreast else AHEAD,
             "line": LINE // t.dtype.itemsize,
             "begin": BEGIN // t.dtype.itemsize,
             "rows_lanes": -(-t.rows // t.lanes) * t.lanes,
