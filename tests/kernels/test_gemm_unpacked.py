@@ -28,7 +28,7 @@ from irc.kernels.gemm.strips import StripsGemmKernel
 from irc.kernels.gemm.tiled import cached_elements
 from irc.pipelines import compile_c
 from irc.selection.selector import KernelOp
-from tests.kernels.test_kernels import PARALLEL_FOR, M, Pool, build, close, compilers, invoke, noise, residual
+from tests.kernels.test_kernels import PARALLEL_FOR, M, Pool, build, close, compilers, invoke, noise, residual, run_gemm
 from tests.support.lowering import graph_of, random
 
 pytestmark = pytest.mark.skipif(not compilers(), reason="no C compiler")
@@ -376,12 +376,23 @@ def test_weights_that_come_from_memory_are_read_in_panels(isa: str, layers: int)
     assert [type(k) for k in kernels] == [GemmKernel if panels else DotsGemmKernel] * layers
 
 
-def test_one_row_reads_lines_in_order_where_vectors_are_two_halves() -> None:
-    """From caches, B is there sooner as one run of lines: 1x768x768 takes 28 us, by panels of three lines 34."""
-    problem, halves = GemmProblem.contiguous(plain(), 1, 768, 768, True), replace(ISAS["avx512"], fma=1)
-    near, far = (select(p, halves) for p in (problem, replace(problem, distant=True)))
-    assert type(near) is GemmKernel and type(far) is GemmKernel
-    assert (near.tile.vectors, far.tile.vectors) == (1, 3)
+def test_one_row_reads_panels_abreast_where_processors_fetch_them() -> None:
+    """With vectors in halves, as in AVX2: 1x3072x768 takes 103 us, with panels one by one, which it fetches, 130."""
+    problem = GemmProblem.contiguous(plain(), 1, 768, 3072, True)
+    for isa, abreast in ((replace(ISAS["avx512"], fma=1), 3), (ISAS["avx2"], 3), (ISAS["avx512"], 1)):
+        kernels = [k for k in GemmKernel.candidates(problem, isa) if k.tile.vectors > 1]
+        assert {k.abreast for k in kernels} == {abreast}, isa
+
+
+def test_three_rows_fetch_nothing_where_one_does_not(tmp_path: Path) -> None:
+    """2x3072x768 takes 114 us, with panels that it fetches itself 139 (Zen 4); the lines that it fetches are there."""
+    for isa in (replace(ISAS["avx512"], fma=1), ISAS["avx2"], ISAS["plain"]):
+        kernel = next(iter(GemmKernel.candidates(GemmProblem.contiguous(plain(), M, 70, 300, True), isa)))
+        text = "".join(map(str, kernel.parts()))
+        assert ("ahead = panel + (m.low <= 3 ? 0 : 32)" in text) == (isa.name != "plain")
+        lib = build(tmp_path, [kernel])
+        for m in (1, 2, 3, 4):
+            run_gemm(lib, kernel, noise(m, 300), noise(300, 70), [], lambda x: x)
 
 
 def test_few_rows_take_wide_panels() -> None:

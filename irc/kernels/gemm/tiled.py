@@ -12,7 +12,7 @@ import numpy as np
 from irc.ir.dim import Dim, DimLike, product
 from irc.ir.types import DType
 from irc.kernels.core.base import Array, Kernel, Packed, Sizes
-from irc.kernels.core.costs import ROW_ENDED, costs_of, halving_functions, in_halves, storing_cycles, tile_cycles
+from irc.kernels.core.costs import ROW_ENDED, costs_of, halving_functions, storing_cycles, tile_cycles
 from irc.kernels.core.epilogue import Epilogue
 from irc.kernels.core.isa import Isa
 from irc.kernels.core.problem import likely
@@ -24,7 +24,6 @@ from irc.kernels.gemm.problem import STREAMED, GemmProblem, matrices, multiply, 
 LONGEST_SUM = 256  # products added up in one accumulator: longer sums are sums of such sums, which lose less
 STARTED = 20.0  # cycles to begin a tile, which short sums with a B that is not constant do not hide
 EXPOSED = 0.3  # of the cycles of one row's products, what is not hidden behind waiting for a B from memory
-ONE_LINE = 0.45  # of them, what one row takes in halves where a row of a panel is a line: caches give lines in order
 STORED = 2  # times that a packed B which does not stay in the second cache goes to memory and back, besides its reading
 SECOND_CACHES = 4  # of so many the caches are taken to hold an A that is read in place
 
@@ -65,8 +64,6 @@ class TiledGemmKernel(Kernel[GemmProblem]):
         exposed = 1.0
         if problem.m == 1 and problem.streamed and problem.distant:
             exposed = EXPOSED
-        elif problem.m == 1 and in_halves(t.isa) and t.vectors == 1:
-            exposed = ONE_LINE
         ended += storing_cycles(t.isa, m, n, t.lanes)
         ended += m * halving_functions(t.isa, n, t.lanes, len(self.epilogue.functions()))
         return likely(problem.count) * (products * exposed + ended) + self._waiting(problem)
