@@ -390,7 +390,8 @@ def test_three_rows_fetch_nothing_where_one_does_not(tmp_path: Path) -> None:
         kernel = next(iter(GemmKernel.candidates(GemmProblem.contiguous(plain(), M, 70, 300, True), isa)))
         text = "".join(map(str, kernel.parts()))
         assert ("ahead = panel + (m.low <= 3 ? 0 : 32)" in text) == (isa.name != "plain")
-        lib = build(tmp_path, [kernel])
+        (tmp_path / isa.name / str(isa.fma)).mkdir(parents=True)
+        lib = build(tmp_path / isa.name / str(isa.fma), [kernel])
         for m in (1, 2, 3, 4):
             run_gemm(lib, kernel, noise(m, 300), noise(300, 70), [], lambda x: x)
 
