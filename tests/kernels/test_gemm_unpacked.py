@@ -280,6 +280,13 @@ def test_selection(isa: str) -> None:
         assert kernel.tile.lanes == lanes
 
 
+def test_keys_that_are_turned_are_packed_beside_products() -> None:
+    """12x300x64 . 64x300 transposed on AVX2: 1.32 ms where all of B, packed before, takes 1.37 (Zen 4)."""
+    problem = GemmProblem.contiguous(plain(), 300, 300, 64, False)
+    turned = replace(problem, b=(*problem.b[:2], Dim.of(1), Dim.of(64)), batch=(Dim.of(1), Dim.of(12)))
+    assert type(select(turned, ISAS["avx2"])) is StripsGemmKernel
+
+
 def test_short_sums_with_weights_are_rows_of_vectors_of_avx2() -> None:
     """1000x7 . 7x512 on AVX2 125 -> 104 us (Zen 4); in vectors of 64 bytes tiles are as fast."""
     for m, k, n in ((1000, 7, 512), (4096, 8, 100), (100, 5, 1000)):

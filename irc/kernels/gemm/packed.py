@@ -32,6 +32,7 @@ from irc.kernels.vector.lanes import square
 ROWS_AT_ONCE = 70  # whole tiles, that meet a panel of B; more need more pages of memory than are found quickly
 AHEAD = 32  # of the rows of a panel, where there is one tile of rows: how far the fetching of B is ahead
 LINE = 64  # bytes of a line of the caches
+TURNED = 0.5  # cycles more to pack an element of a B whose columns are contiguous, of whole squares
 EVICTED = 12.0  # cycles to store a line of C that is evicted before it is full, while products go on
 PACKED = 384 << 10  # bytes of A, packed, at most: 1400 products of ROWS_AT_ONCE rows
 FEW_ROWS = 3.0  # times as long as else takes the packing of an element of two or three rows
@@ -281,7 +282,9 @@ class GemmKernel(TiledGemmKernel):
         packing = packing_cycles(self.tile.isa, m * k, self.tile.dtype.itemsize) * few
         if not self.b_constant:
             panels = -(-n // self.tile.panel)
-            packing += panels * (self.tile.panel * k * costs.pack + -(-m // self.tile.rows) * STARTED)
+            squares = k // self.tile.lanes * self.tile.lanes if problem.b[2] == 1 else 0
+            pack = k * costs.pack + squares * TURNED
+            packing += panels * (self.tile.panel * pack + -(-m // self.tile.rows) * STARTED)
             packing += self._packed_apart(problem)
         apart = m * n * self.tile.dtype.itemsize / LINE * costs.stored_apart
         return max(self.product_cycles(problem), self._storing(problem)) + likely(problem.count) * (packing + apart)
