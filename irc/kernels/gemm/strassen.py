@@ -49,7 +49,7 @@ LARGEST = 1 << 22
 LEAST = 1e-30
 """Squares of rows, but for 0, below which they say too little of them, since those of their elements are lost."""
 LARGEST_EXPONENT = 126
-"""Of the factors of columns."""
+"""The exponent, at most, of the power of two by which the results of a column are multiplied."""
 PRODUCTS, OPERANDS, AREAS = 7, 9, 5
 """Products; packed operands of A, its quarters among them; and tiles of sums: quarters of C, and a product."""
 BEGIN = 1024
@@ -261,4 +261,5 @@ def _alike(b: Array, n: int, panel: int) -> tuple[Array, Array, Array]:
     exponents = np.where((finite & ~even)[..., None, :, None], np.frexp(norms)[1], 0).clip(max=LARGEST_EXPONENT)
     exponents = exponents.reshape(*lead, -1)
     factors = np.ldexp(np.ones((), b.dtype), exponents)
-    return flags, np.where(norms.reshape(*lead, -1) > 0, factors, 0), np.ldexp(b, -exponents[..., None, :])
+    scaled = np.ldexp(b, -exponents[..., None, :]) if exponents.any() else b
+    return flags, np.where(norms.reshape(*lead, -1) > 0, factors, 0), scaled
