@@ -5,10 +5,12 @@ stream of addresses up to the end of a page of 4 KB: of several streams, others 
 code fetches ahead takes the places of what is fetched that way, so here it fetches nothing.
 """
 
-from irc.kernels.core.costs import LATENCY
+from irc.kernels.core.costs import LATENCY, relative
+from irc.kernels.core.isa import Isa
 
 VECTOR = {1: 0.7, 2: 0.71, 3: 0.68}
-"""Cycles that a vector of B takes, by the vectors of a panel: from memory wide panels come faster."""
+"""Cycles that a vector of B takes where a core does two a cycle, by the vectors of a panel: from memory wide panels come
+faster."""
 
 ABREAST = """
 /* G panels of B from column col on. */
@@ -71,9 +73,9 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
 """What `NAME_range` is where there is never another row."""
 
 
-def row_cycles(abreast: int, vectors: int, panels: int) -> float:
+def row_cycles(isa: Isa, abreast: int, vectors: int, panels: int) -> float:
     """Estimate the cycles of each step of a sum over k in one row of so many panels; those left over go in pairs."""
     groups, rest = divmod(panels, abreast)
     pairs, last = divmod(rest, 2)
-    panel, waits = vectors * VECTOR[vectors], LATENCY / (2 if abreast * vectors < 8 else 1)
+    panel, waits = vectors * VECTOR[vectors] * relative(isa), LATENCY / (2 if abreast * vectors < 8 else 1)
     return sum(count * max(some * panel, waits) for some, count in ((abreast, groups), (2, pairs), (1, last)))

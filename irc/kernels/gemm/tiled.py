@@ -58,7 +58,7 @@ class TiledGemmKernel(Kernel[GemmProblem]):
         t, m, n, k = self.tile, likely(problem.m), likely(problem.n), likely(problem.k)
         ended = m * ROW_ENDED if n % t.lanes else 0
         if m == 1 and self.abreast > 1:
-            products = row_cycles(self.abreast, t.vectors, -(-n // t.panel)) * k
+            products = row_cycles(t.isa, self.abreast, t.vectors, -(-n // t.panel)) * k
         else:
             products = tile_cycles(t.isa, (t.rows, t.vectors), t.lanes, m, n, in_place=self.reads_in_place) * k
         exposed = 1.0
