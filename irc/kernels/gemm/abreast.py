@@ -5,12 +5,11 @@ stream of addresses up to the end of a page of 4 KB: of several streams, others 
 code fetches ahead takes the places of what is fetched that way, so here it fetches nothing.
 """
 
-from irc.kernels.core.costs import LATENCY, relative
+from irc.kernels.core.costs import LATENCY
 from irc.kernels.core.isa import Isa
 
 VECTOR = {1: 0.7, 2: 0.71, 3: 0.68}
-"""Cycles that a vector of B takes where a core does two a cycle, by the vectors of a panel: from memory wide panels come
-faster."""
+"""Cycles that a vector of B takes, at least, by the vectors of a panel: from memory wide panels come faster."""
 
 ABREAST = """
 /* G panels of B from column col on. */
@@ -77,5 +76,5 @@ def row_cycles(isa: Isa, abreast: int, vectors: int, panels: int) -> float:
     """Estimate the cycles of each step of a sum over k in one row of so many panels; those left over go in pairs."""
     groups, rest = divmod(panels, abreast)
     pairs, last = divmod(rest, 2)
-    panel, waits = vectors * VECTOR[vectors] * relative(isa), LATENCY / (2 if abreast * vectors < 8 else 1)
+    panel, waits = vectors * max(VECTOR[vectors], 1 / isa.fma), LATENCY / (2 if abreast * vectors < 8 else 1)
     return sum(count * max(some * panel, waits) for some, count in ((abreast, groups), (2, pairs), (1, last)))
