@@ -77,7 +77,8 @@ static int ${S}_choose(int rows, int have, int64_t k, int64_t slot, const $T *sq
 }
 
 /* The operands of A of a tile of rows from `a` on, and of `have` rows `half` further down, `slot` elements apart: its
- * quarters, and sums of them.  Rows that are not alike are multiplied by powers of two, their results by `factors`. */
+ * quarters, and sums of them.  Rows that are not alike are multiplied by powers of two, their results by `factors`.
+ * Returns what goes together. */
 static int ${S}_pack(const ${S}_args *g, const $T *a, int rows, int have, int64_t half, $T *to, int64_t slot,
                      $T (*factors)[$MR]) {
     const int64_t k = (g->k + 1) / 2, right = g->k - k;
