@@ -5,7 +5,8 @@ is rows of A × columns of B, both read along k, where their elements are contig
 they are packed at compile time (`pack_b`), as they stand, or as the kernel packs them into its scratch.  The lanes of
 all sums are added up at the end.
 
-Threads split the output into ranges of tiles, never k: results do not depend on them.
+Threads split the output into ranges of tiles, never k: results do not depend on them.  Where B stays in the second
+cache, all of it meets some rows of A before the next ones, so that A is read once.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ BLOCK = 4096
 """Bytes of a row that are multiplied before the next columns: what a tile reads stays in the first cache."""
 TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
+MOST_FETCHED = 2
+"""Rows that a tile fetches at most while it multiplies: tiles of a range share the fetching of the next rows."""
 STARTED, LOAD = 20.0, 0.1
 """Cycles to begin and end a block of a tile, and what a load costs even where multiply-adds take longer."""
 UNFETCHED = 3.0
@@ -49,16 +52,19 @@ GATHERED, TURNED = 0.35, 0.35
 
 _TILE = """\
 typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
-                           int far);
-/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k].  far: A is not in the caches, its next R rows are
- * fetched. */
-IRC_INLINE void ${body}(const int R, const int C, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, int far) {
+                           const $T *next);
+/* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k].  Of F rows from next on, as far apart as A's, what is as
+ * long is fetched into the second cache. */
+IRC_INLINE void ${body}(const int R, const int C, const int F, int64_t k, const $T *restrict a, int64_t a_row,
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row,
+                        const $T *next) {
     $V all[$MR][$NC], bv[$NC];
     EACH(i < R, c < C) all[i][c] = ${V}_zeros();
     for (; k >= $L; k -= $L, a += $L, b += $L) {
-        EACH(c < C) bv[c] = ${V}_load(b + c * b_col);
-        if (far) irc_fetch_rows(R, a + R * a_row, a_row * $size);
+        EACH(c < C) bv[c] = ${V}_load_kept(b + c * b_col);
+        if (F > 0) __builtin_prefetch(next, 0, 2);
+        if (F > 1) __builtin_prefetch(next + a_row, 0, 2);
+        if (F > 0) next += $L;
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             $V x = ${V}_load(a + i * a_row);
@@ -88,9 +94,9 @@ $dots        ${V}_store(got, acc[0]);
 """
 
 _INSTANCE = """\
-static void ${body}_${R}x$C(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums, int64_t row,
-                            int far) {
-    $body($R, $C, k, a, a_row, b, b_col, sums, row, far);
+static void ${body}_${R}x${C}_$F(int64_t k, const $T *a, int64_t a_row, const $T *b, int64_t b_col, $T *sums,
+                                int64_t row, const $T *next) {
+    $body($R, $C, $F, k, a, a_row, b, b_col, sums, row, next);
 }
 """
 
@@ -124,23 +130,31 @@ static void ${S}_pack_part(void *given, int64_t begin, int64_t end) {
 """
 
 _BODY = """
+/* Whether all ranges of rows follow one another, as B does not stay in the second cache. */
+IRC_INLINE int ${S}_rows_first(const ${S}_args *g) { return g->n * g->k > $kept; }
+
 /* Tiles of rows t0 to t1 x tiles of columns u0 to u1, of which there are $TA at most, of one matrix. */
 static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const $T *b, int64_t b_col, int64_t t0,
                        int64_t t1, int64_t u0, int64_t u1) {
-    static ${body}_run *const runs[$MR][2] = {$runs};
+    static ${body}_run *const runs[$MR][2][$most + 1] = {$runs};
     _Alignas(64) $T sums[$MR * $wide];
     const int64_t tiles = (g->m + $MR - 1) / $MR, low = g->m / tiles, extra = g->m % tiles;
     const int64_t across = (g->n + $NC - 1) / $NC, thin = g->n / across, wider = g->n % across;
     const int64_t col0 = u0 * thin + (u0 < wider ? u0 : wider), col1 = u1 * thin + (u1 < wider ? u1 : wider);
-    const int far = g->batch0 * g->batch1 * g->m * g->k > $near;
+    /* Ranges of columns that follow one another read the same rows. */
+    const int far = g->batch0 * g->batch1 * g->m * g->k > $near && (u0 == 0 || ${S}_rows_first(g));
     for (int64_t t = t0; t < t1; t++) {
         const int64_t row = t * low + (t < extra ? t : extra), rows = low + (t < extra);
         for (int64_t i = 0; i < rows * $wide; i++) sums[i] = 0;
         for (int64_t k = 0; k < g->k; k += $block) {
             const int64_t deep = g->k - k < $block ? g->k - k : $block;
             for (int64_t u = u0, col = col0; u < u1; u++) {
-                runs[rows - 1][u < wider](deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col,
-                                          sums + col - col0, $wide, far && u == u0);
+                /* The tiles share the fetching of the next rows. */
+                const int64_t from = far ? rows * (u - u0) / (u1 - u0) : 0;
+                const int64_t fetched = far ? rows * (u - u0 + 1) / (u1 - u0) - from : 0;
+                runs[rows - 1][u < wider][fetched < $most ? fetched : $most](
+                    deep, a + row * g->a_row + k, g->a_row, b + col * b_col + k, b_col, sums + col - col0, $wide,
+                    a + (row + rows + from) * g->a_row + k);
                 col += thin + (u < wider);
             }
         }
@@ -156,7 +170,7 @@ static void ${S}_range(const ${S}_args *g, const ${S}_out *o, const $T *a, const
     }
 }
 
-/* Tasks: matrices outermost, then ranges of columns, then of rows; of few an even number, which threads share. */
+/* Tasks: matrices outermost, then ranges of rows and of columns; of few an even number, which threads share. */
 typedef struct {
     int64_t tiles, columns, down, across, tasks;
 } ${S}_plan;
@@ -177,7 +191,10 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const int64_t tiles = plan.tiles, columns = plan.columns, down = plan.down, across = plan.across;
     for (; begin < end; begin++) {
         const int64_t image = begin / down / across, i = image / g->batch1, j = image % g->batch1;
-        const int64_t t = begin % down, u = begin / down % across; /* of nearly as many tiles each */
+        /* Ranges of nearly as many tiles each. */
+        const int rows_first = ${S}_rows_first(g);
+        const int64_t t = rows_first ? begin % down : begin / across % down;
+        const int64_t u = rows_first ? begin / down % across : begin % across;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
 $place        ${S}_range(g, &o, g->a + i * g->a_batch0 + j * g->a_batch1, b, step,
                    tiles * t / down, tiles * (t + 1) / down, columns * u / across, columns * (u + 1) / across);
@@ -314,23 +331,23 @@ class DotsGemmKernel(TiledGemmKernel):
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
         given["near"] = cached_elements(t)
+        given["kept"] = t.isa.l2 // 2 // t.dtype.itemsize
         given |= {
             "TD": TILES_DOWN,
             "TA": TILES_ACROSS,
+            "most": MOST_FETCHED,
             "few_tasks": FEW_TASKS,
             "block": BLOCK // t.dtype.itemsize,
             "worthwhile": WORTHWHILE,
         }
-        sizes = [(r, c) for r in self.heights for c in self.widths]
-        runs = ", ".join(
-            f"[{r} - 1] = {{{self._body}_{r}x{self.widths[0]}, {self._body}_{r}x{self.widths[-1]}}}"
-            for r in self.heights
-        )
+        fetched = range(MOST_FETCHED + 1)
+        sizes = [(r, c, f) for r in self.heights for c in self.widths for f in fetched]
+        runs = ", ".join(f"[{r} - 1] = {{{self._runs(r, 0)}, {self._runs(r, -1)}}}" for r in self.heights)
         return [
             prelude(t, self.epilogue),
             "" if self.b_constant else square(t.lanes, t.dtype),
             tile_body(self._body, _TILE, **given, dots=indent(dots(group, t.lanes, t.dtype), " " * 4)),
-            *(piece("IRC_TILE_${body}_${R}x$C", _INSTANCE, **given, R=r, C=c) for r, c in sizes),
+            *(piece("IRC_TILE_${body}_${R}x${C}_$F", _INSTANCE, **given, R=r, C=c, F=f) for r, c, f in sizes),
             epilogue_of(s, t, self.epilogue),
             fill(_STEP, **given),
             "" if self.b_constant else fill(_PACK, **given),
@@ -344,6 +361,10 @@ class DotsGemmKernel(TiledGemmKernel):
                 pack="" if self.b_constant else fill(_PACKING, **given),
             ),
         ]
+
+    def _runs(self, height: int, width: int) -> str:
+        name = f"{self._body}_{height}x{self.widths[width]}"
+        return "{" + ", ".join(f"{name}_{fetched}" for fetched in range(MOST_FETCHED + 1)) + "}"
 
     @property
     def summary(self) -> str:
