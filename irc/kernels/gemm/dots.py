@@ -43,6 +43,8 @@ TILES_DOWN, TILES_ACROSS = 4, 8
 """Tiles of a task."""
 MOST_FETCHED = 2
 """Rows that a tile fetches at most while it multiplies: tiles of a range share the fetching of the next rows."""
+SHARE = 2
+"""A B that stays in the second cache takes it by this, at most: rows of A need room, too."""
 STARTED, LOAD = 20.0, 0.1
 """Cycles to begin and end a block of a tile, and what a load costs even where multiply-adds take longer."""
 UNFETCHED = 3.0
@@ -56,15 +58,12 @@ typedef void ${body}_run(int64_t k, const $T *a, int64_t a_row, const $T *b, int
 /* sums[R][C], rows of them `row` apart, += A[R][k] * B[C][k].  Of F rows from next on, as far apart as A's, what is as
  * long is fetched into the second cache. */
 IRC_INLINE void ${body}(const int R, const int C, const int F, int64_t k, const $T *restrict a, int64_t a_row,
-                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row,
-                        const $T *next) {
+                        const $T *restrict b, int64_t b_col, $T *restrict sums, int64_t row, const $T *next) {
     $V all[$MR][$NC], bv[$NC];
     EACH(i < R, c < C) all[i][c] = ${V}_zeros();
-    for (; k >= $L; k -= $L, a += $L, b += $L) {
+    for (; k >= $L; k -= $L, a += $L, b += $L, next += $L) {
         EACH(c < C) bv[c] = ${V}_load_kept(b + c * b_col);
-        if (F > 0) __builtin_prefetch(next, 0, 2);
-        if (F > 1) __builtin_prefetch(next + a_row, 0, 2);
-        if (F > 0) next += $L;
+        EACH(i < F) __builtin_prefetch(next + i * a_row, 0, 2);
         IRC_FULL_UNROLL
         for (int i = 0; i < R; i++) {
             $V x = ${V}_load(a + i * a_row);
@@ -189,10 +188,10 @@ static void ${S}_part(void *given, int64_t begin, int64_t end) {
     const ${S}_args *g = given;
     const ${S}_plan plan = ${S}_tasks(g);
     const int64_t tiles = plan.tiles, columns = plan.columns, down = plan.down, across = plan.across;
+    const int rows_first = ${S}_rows_first(g);
     for (; begin < end; begin++) {
         const int64_t image = begin / down / across, i = image / g->batch1, j = image % g->batch1;
         /* Ranges of nearly as many tiles each. */
-        const int rows_first = ${S}_rows_first(g);
         const int64_t t = rows_first ? begin % down : begin / across % down;
         const int64_t u = rows_first ? begin / down % across : begin % across;
         ${S}_out o = {.c = g->c + i * g->c_batch0 + j * g->c_batch1, .c_row = g->c_row, .n = g->n};$slot_starts
@@ -331,7 +330,7 @@ class DotsGemmKernel(TiledGemmKernel):
         across = -(-max(self.widths) * TILES_ACROSS // t.lanes) * t.lanes
         given = names(t) | {"S": s, "body": self._body, "NC": self.width, "P": group, "wide": across}
         given["near"] = cached_elements(t)
-        given["kept"] = t.isa.l2 // 2 // t.dtype.itemsize
+        given["kept"] = t.isa.l2 // SHARE // t.dtype.itemsize
         given |= {
             "TD": TILES_DOWN,
             "TA": TILES_ACROSS,
@@ -363,6 +362,7 @@ class DotsGemmKernel(TiledGemmKernel):
         ]
 
     def _runs(self, height: int, width: int) -> str:
+        """Print the tiles of a height and a width, by the rows that they fetch."""
         name = f"{self._body}_{height}x{self.widths[width]}"
         return "{" + ", ".join(f"{name}_{fetched}" for fetched in range(MOST_FETCHED + 1)) + "}"
 
