@@ -12,6 +12,7 @@ cache, all of it meets some rows of A before the next ones, so that A is read on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from textwrap import indent
 from typing import Self
@@ -232,11 +233,13 @@ _PACKING = """\
 class DotsGemmKernel(TiledGemmKernel):
     """A matrix product whose vectors lie along k: A's columns contiguous (`a_col` is 1).
 
-    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.
+    `tile` has its rows; `width` is the columns of its widest tile, `widths` those of all.  `most_fetched` is how many
+    rows a tile fetches at most: none, where the caches always hold A.
     """
 
     width: int = 1
     widths: tuple[int, ...] = (1,)
+    most_fetched: int = MOST_FETCHED
 
     @classmethod
     def of_width(
@@ -255,7 +258,10 @@ class DotsGemmKernel(TiledGemmKernel):
             return
         for width in WIDTHS:
             if width <= int(n):
-                yield cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width)
+                made = cls.of_width(isa, problem.dtype, problem.m, int(n), problem.epilogue, constant, width)
+                elements = problem.count * problem.m * problem.k
+                near = elements.is_const and int(elements) <= cached_elements(made.tile)
+                yield replace(made, most_fetched=0) if near else made
 
     def cycles(self, problem: GemmProblem) -> float:
         m, n, k, t = likely(problem.m), likely(problem.n), likely(problem.k), self.tile
@@ -317,7 +323,7 @@ class DotsGemmKernel(TiledGemmKernel):
     @cached_property
     def symbol(self) -> str:
         kind = "gemm_dots" if self.b_constant else "matmul_dots"
-        key = f"{self.epilogue.key()}{self.heights}{self.widths}"
+        key = f"{self.epilogue.key()}{self.heights}{self.widths}{self.most_fetched}"
         return symbol(kind, self._body.removeprefix("irc_dots_"), key)
 
     @property
@@ -334,12 +340,12 @@ class DotsGemmKernel(TiledGemmKernel):
         given |= {
             "TD": TILES_DOWN,
             "TA": TILES_ACROSS,
-            "most": MOST_FETCHED,
+            "most": self.most_fetched,
             "few_tasks": FEW_TASKS,
             "block": BLOCK // t.dtype.itemsize,
             "worthwhile": WORTHWHILE,
         }
-        fetched = range(MOST_FETCHED + 1)
+        fetched = range(self.most_fetched + 1)
         sizes = [(r, c, f) for r in self.heights for c in self.widths for f in fetched]
         runs = ", ".join(f"[{r} - 1] = {{{self._runs(r, 0)}, {self._runs(r, -1)}}}" for r in self.heights)
         return [
@@ -364,7 +370,7 @@ class DotsGemmKernel(TiledGemmKernel):
     def _runs(self, height: int, width: int) -> str:
         """Print the tiles of a height and a width, by the rows that they fetch."""
         name = f"{self._body}_{height}x{self.widths[width]}"
-        return "{" + ", ".join(f"{name}_{fetched}" for fetched in range(MOST_FETCHED + 1)) + "}"
+        return "{" + ", ".join(f"{name}_{fetched}" for fetched in range(self.most_fetched + 1)) + "}"
 
     @property
     def summary(self) -> str:
